@@ -1,0 +1,45 @@
+# Two commands do everything from nothing: `make demo` and `make test`.
+
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+BIN := .venv/bin
+# One thread a process: two busy processes with two threads each are far slower than with one.
+RUN := OMP_NUM_THREADS=1
+
+.PHONY: help setup demo test slow check bench lint clean
+
+help:
+	@echo "make demo    set up, then train the 50x4 network six ways and draw what happened"
+	@echo "make test    set up, then run the whole test suite"
+	@echo "make slow    the training studies that the suite leaves out"
+	@echo "make check   format, lint, types, import directions, tests"
+	@echo "make bench   cost of the penalty and memory of the census, against their targets"
+
+.venv/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+setup: .venv/.installed
+
+demo: setup
+	$(BIN)/alive demo
+
+test: setup
+	$(RUN) $(BIN)/pytest
+
+slow: setup
+	$(RUN) $(BIN)/pytest -m slow
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+check: lint test
+
+bench: setup
+	$(BIN)/alive bench
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

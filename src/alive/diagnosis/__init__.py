@@ -1,0 +1,6 @@
+"""Diagnosis: what is dead, where, and what to do."""
+
+from .census import Census, LayerCensus, Tally, census
+from .limits import Limit
+
+__all__ = ["Census", "LayerCensus", "Limit", "Tally", "census"]

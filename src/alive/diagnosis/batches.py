@@ -1,0 +1,92 @@
+"""What people call data: loaders, tensors, pairs and mappings, turned into batches a model can run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import AliveError
+
+SIZE = 1024  # points a batch, where the data is one tensor
+
+
+def of(data: Any, model: nn.Module, point_axis: int = 0) -> Iterator[Any]:
+    """The batches of the data, on the model's device."""
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    if isinstance(data, Tensor) or (isinstance(data, tuple) and data and all(isinstance(x, Tensor) for x in data)):
+        inputs = data if isinstance(data, Tensor) else data[0]
+        data = inputs.split(SIZE, point_axis) if inputs.ndim and inputs.shape[point_axis] else ()
+    if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
+        raise AliveError(
+            f"expected a loader, a tensor or a pair (inputs, targets), got {type(data).__name__}",
+            "Pass an iterable of batches, such as a DataLoader; put a single batch in a list: [batch]",
+        )
+    for batch in data:
+        yield moved(batch, device)
+
+
+def moved(batch: Any, device: torch.device) -> Any:
+    """The batch with all its tensors on the device."""
+    if isinstance(batch, Tensor):
+        return batch.to(device)
+    if isinstance(batch, Mapping):
+        return {key: moved(value, device) for key, value in batch.items()}
+    if isinstance(batch, Sequence) and not isinstance(batch, str):
+        return [moved(value, device) for value in batch]
+    return batch
+
+
+def tensors(batch: Any) -> Iterator[Tensor]:
+    """The input tensors of a batch, the first one first."""
+    if isinstance(batch, Tensor):
+        yield batch
+    elif isinstance(batch, Mapping):
+        yield from (value for value in batch.values() if isinstance(value, Tensor))
+    elif isinstance(batch, Sequence) and batch:
+        yield from tensors(batch[0])
+
+
+def points_in(batch: Any, point_axis: int, number: int) -> int:
+    """How many points the batch has; refuses one without tensors, without points, or with NaN or infinite inputs."""
+    found = list(tensors(batch))
+    if not found:
+        raise AliveError(
+            f"batch {number} holds no tensor (it is a {type(batch).__name__})",
+            "A batch is a tensor, a sequence whose first element is the input, or a mapping of keywords",
+        )
+    for x in found:
+        if x.is_floating_point() and (bad := int((~x.isfinite()).sum())):
+            raise AliveError(
+                f"batch {number} has {bad} NaN or infinite value{'s' * (bad > 1)} in its inputs {list(x.shape)}",
+                "Clean the data first: nothing that such a point shows about the model is true",
+            )
+    first = found[0]
+    if first.ndim <= point_axis or not first.shape[point_axis]:
+        raise AliveError(
+            f"batch {number} has inputs of shape {list(first.shape)}: no points on axis {point_axis}",
+            "Inputs need a batch axis with at least one point; see point_axis",
+        )
+    return first.shape[point_axis]
+
+
+@torch.no_grad()
+def run(model: nn.Module, batch: Any, number: int, forward: Callable[[nn.Module, Any], Any] | None) -> Any:
+    """The model's output on a batch; a failure names the batch and its shapes."""
+    try:
+        if forward is not None:
+            return forward(model, batch)
+        if isinstance(batch, Mapping):
+            return model(**batch)
+        return model(batch if isinstance(batch, Tensor) else batch[0])
+    except (RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, AliveError):
+            raise
+        shapes = ", ".join(str(list(x.shape)) for x in tensors(batch))
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise AliveError(
+            f"the model could not run on batch {number} with inputs {shapes}: {reason}",
+            "Check the shapes that forward() expects, or say how to run it: forward=lambda model, batch: ...",
+        ) from error

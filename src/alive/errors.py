@@ -1,0 +1,43 @@
+"""The one exception raised on purpose, and the helpers that word it: what is wrong, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class AliveError(ValueError):
+    """Everything alive refuses, in one sentence that names the cause and one that names the cure."""
+
+    def __init__(self, cause: str, cure: str = "") -> None:
+        self.cause, self.cure = cause, cure
+        super().__init__(f"{cause}. {cure}." if cure else f"{cause}.")
+
+    def __reduce__(self) -> tuple[type[AliveError], tuple[str, str]]:
+        return type(self), (self.cause, self.cure)
+
+
+def near(got: object, known: Iterable[str]) -> str:
+    """Words that point from a wrong name to the right ones.
+
+    >>> near("summsq", ["sum", "sumsq", "norm"])
+    "did you mean 'sumsq'? Known: sum, sumsq, norm"
+    """
+    names = list(known)
+    close = get_close_matches(str(got), names, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}Known: {', '.join(names)}"
+
+
+def expect_one_of(what: str, got: object, known: Iterable[str]) -> None:
+    """Refuse a name that is not known, with the nearest one that is."""
+    names = list(known)
+    if got not in names:
+        raise AliveError(f"unknown {what} {got!r}", near(got, names))
+
+
+def expect(faults: Iterable[tuple[bool, str]]) -> None:
+    """Report all faults of a record together: each pair is (what must hold, what to say if it does not)."""
+    said = [text for holds, text in faults if not holds]
+    if said:
+        raise AliveError("; ".join(said))

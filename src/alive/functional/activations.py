@@ -1,0 +1,46 @@
+"""One-sided activations: where each stops passing a signal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, log
+
+TOLERANCE = 0.1  # a slope below this counts as off, for activations that never reach zero
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A one-sided activation: off at or below `cutoff`, saturated at or above `ceiling`.
+
+    >>> elu(alpha=2.0)
+    Activation(name='elu', cutoff=-2.995732273553991, ceiling=inf)
+    """
+
+    name: str
+    cutoff: float = 0.0
+    ceiling: float = inf
+
+
+def elu(alpha: float = 1.0) -> Activation:
+    """Slope alpha·eᶻ falls to the tolerance at ln(tolerance/alpha)."""
+    return Activation("elu", log(TOLERANCE / alpha) if alpha > 0 else 0.0)
+
+
+def celu(alpha: float = 1.0) -> Activation:
+    """Slope e^(z/alpha) falls to the tolerance at alpha·ln(tolerance)."""
+    return Activation("celu", alpha * log(TOLERANCE))
+
+
+def selu() -> Activation:
+    """Slope scale·alpha·eᶻ falls to the tolerance at ln(tolerance/(scale·alpha))."""
+    return Activation("selu", log(TOLERANCE / (1.0507009873554805 * 1.6732632423543772)))
+
+
+def softplus(beta: float = 1.0) -> Activation:
+    """Slope σ(beta·z) falls to the tolerance at logit(tolerance)/beta."""
+    return Activation("softplus", log(TOLERANCE / (1 - TOLERANCE)) / beta)
+
+
+def relu6(ceiling: float = 6.0) -> Activation:
+    """A ReLU that also stops passing a signal at its ceiling."""
+    return Activation("relu6", ceiling=ceiling)

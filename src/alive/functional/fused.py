@@ -1,0 +1,277 @@
+"""Separation slacks at almost no cost: the fast twin of `separation`.
+
+Forward takes one values-only pass (`amax` and `amin` over the positions give [N, C] maps from which unit and point
+extremes both follow), and looks up where an extreme lies only for the groups whose slack is positive. Only those few
+indices are kept. Backward adds a handful of numbers to a gradient; for ReLU that gradient is made here, so no tensor
+of the size of the activations is allocated or saved that the plain ReLU would not have.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .separation import Separation, Slacks, canonical
+
+
+class Layout(NamedTuple):
+    """Where the units and the points lie in z, and the activation's cutoff."""
+
+    unit_axis: int = 1
+    point_axis: int = 0
+    cutoff: float = 0.0
+
+
+class Pull(NamedTuple):
+    """The sparse derivative of a slack vector: ∂s[group]/∂z[spot] = slope; spot is flat, into the canonical z."""
+
+    spot: Tensor
+    group: Tensor
+    slope: Tensor
+
+
+def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
+    """As `separation.slacks`, in value and gradient; z itself is not kept, so it may be changed in place afterwards."""
+    shape = canonical(z, unit_axis, point_axis).shape
+    return _by_axis(_Slacks.apply(z, rule, Layout(unit_axis, point_axis, cutoff)), shape, rule)
+
+
+def relu_slacks(
+    z: Tensor, rule: Separation, *, unit_axis: int = 1, point_axis: int = 0, inplace: bool = False
+) -> tuple[Tensor, Slacks]:
+    """relu(z) and the slacks of z together.
+
+    >>> y, s = relu_slacks(torch.tensor([[2.0, 0.5], [-3.0, 0.25]]), Separation(mode="U"))
+    >>> y.tolist(), s["U"].tolist()
+    ([[2.0, 0.5], [0.0, 0.25]], [0.0, 0.875])
+    """
+    shape = canonical(z, unit_axis, point_axis).shape
+    y, s = _ReluSlacks.apply(z, rule, Layout(unit_axis, point_axis), inplace)
+    return y, _by_axis(s, shape, rule)
+
+
+class _Slacks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, rule: Separation, layout: Layout) -> Tensor:
+        s, pull = _measure(z, rule, layout, ctx.needs_input_grad[0])
+        ctx.save_for_backward(*pull)
+        ctx.layout, ctx.shape, ctx.dtype = layout, z.shape, z.dtype
+        return s
+
+    @staticmethod
+    def backward(ctx: Any, grad_s: Tensor) -> tuple[Tensor | None, ...]:
+        grad = torch.zeros(ctx.shape, dtype=ctx.dtype, device=grad_s.device)
+        return _add(grad, grad_s, Pull(*ctx.saved_tensors), ctx.layout), None, None
+
+
+class _ReluSlacks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, rule: Separation, layout: Layout, inplace: bool) -> tuple[Tensor, Tensor]:
+        s, pull = _measure(z, rule, layout, ctx.needs_input_grad[0])
+        y = z.relu_() if inplace else z.relu()
+        if inplace:
+            ctx.mark_dirty(y)
+        ctx.save_for_backward(y, *pull)
+        ctx.layout = layout
+        return y, s
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor, grad_s: Tensor) -> tuple[Tensor | None, ...]:
+        y, *pull = ctx.saved_tensors
+        grad = torch.ops.aten.threshold_backward(grad_y, y, 0)
+        return _add(grad, grad_s, Pull(*pull), ctx.layout), None, None, None
+
+
+def _add(grad: Tensor, grad_s: Tensor, pull: Pull, layout: Layout) -> Tensor:
+    """Add the slacks' gradient, a handful of numbers, to a gradient that nobody else holds."""
+    if pull.spot.numel():
+        amount = (pull.slope * grad_s[pull.group]).to(grad.dtype)
+        canonical(grad, layout.unit_axis, layout.point_axis).put_(pull.spot, amount, accumulate=True)
+    return grad
+
+
+def _measure(z: Tensor, rule: Separation, layout: Layout, needs_grad: bool) -> tuple[Tensor, Pull]:
+    """The slack vector of z, all satisfiable axes in a row, and its sparse derivative."""
+    z = canonical(z, layout.unit_axis, layout.point_axis)
+    dtype = torch.promote_types(z.dtype, torch.float32)
+    axes = rule.satisfiable_axes(z.shape)
+    if not axes:
+        return torch.zeros(0, dtype=dtype, device=z.device), _no_pull(dtype, z.device)
+    if z.device.type == "cpu" and z.dtype == dtype and z.layout == torch.strided:
+        return _compiled(z.detach(), rule, layout.cutoff, needs_grad)
+    return _in_torch(z, rule, layout.cutoff, needs_grad)
+
+
+def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[Tensor, Pull]:
+    """On CPU: torch takes the extremes over the positions, a compiled kernel does the rest."""
+    from .kernel import measure
+
+    axes = rule.satisfiable_axes(z.shape)
+    z = z.flatten(2) if z.ndim > 2 else z.unsqueeze(2)
+    plus, minus = rule.shares
+    pooled = z.shape[2] > 1 and rule.conv == "channel"
+    top = z.amax(2, keepdim=True) if pooled and plus else z
+    bottom = z.amin(2, keepdim=True) if pooled and minus else top
+    s, *pull = measure(
+        z.numpy(),
+        (top if plus else bottom).numpy(),
+        bottom.numpy(),
+        ("U" in axes, "P" in axes, "L" in axes),
+        _pair(rule.pos_margin + cutoff, rule.neg_margin - cutoff, z.dtype),
+        _pair(plus, minus, z.dtype),
+        rule.ties == "single",
+        needs_grad,
+    )
+    return torch.from_numpy(s), Pull(*map(torch.from_numpy, pull))
+
+
+@lru_cache(maxsize=256)
+def _pair(a: float, b: float, dtype: torch.dtype) -> Any:
+    return torch.tensor([a, b], dtype=dtype).numpy()
+
+
+def _in_torch(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[Tensor, Pull]:
+    """On any device, in calls to torch.
+
+    Both ends are one problem, for the smallest is minus the largest of −z. The sides S are both, or one of them;
+    maps [S, N, C, *kept] hold each side's largest values, ends [S, groups] those of each group.
+    """
+    dtype = torch.promote_types(z.dtype, torch.float32)
+    sides = _sides(rule, cutoff, dtype, z.device)
+    blocks = _blocks(z, rule)
+    maps = blocks.amax(3) if _pooled(z, rule) else blocks
+    ends = torch.cat([_ends(maps, axis) for axis in rule.satisfiable_axes(z.shape)], 1)
+    xi = torch.relu(sides.margins - ends)
+    s = (sides.shares * xi).sum(0)
+    if not needs_grad:
+        return s, _no_pull(dtype, z.device)
+    found = _locate(z, blocks, maps, ends.masked_fill(xi <= 0, torch.nan), sides.signs, rule)
+    return s, _pull(*found, sides.slopes, s.numel(), rule.ties) if found else _no_pull(dtype, z.device)
+
+
+class _Sides(NamedTuple):
+    """Of each side asked for: the sign of z, share and margin of ξ (as columns), and ∂s/∂z at an end."""
+
+    signs: Tensor
+    shares: Tensor
+    margins: Tensor
+    slopes: Tensor
+
+
+@lru_cache(maxsize=256)
+def _sides(rule: Separation, cutoff: float, dtype: torch.dtype, device: torch.device) -> _Sides:
+    of = {1: (rule.shares[0], rule.pos_margin + cutoff), -1: (rule.shares[1], rule.neg_margin - cutoff)}
+    rows = [(sign, *of[sign]) for sign in _signs(rule)]
+    with torch.inference_mode(False):
+        sign, share, margin = torch.tensor(rows, dtype=dtype, device=device).unbind(1)
+        return _Sides(sign, share.unsqueeze(1), margin.unsqueeze(1), -sign * share)
+
+
+def _signs(rule: Separation) -> list[int]:
+    return [sign for sign, share in zip((1, -1), rule.shares, strict=True) if share]
+
+
+def _no_pull(dtype: torch.dtype, device: torch.device) -> Pull:
+    nowhere = torch.empty(0, dtype=torch.long, device=device)
+    return Pull(nowhere, nowhere, torch.empty(0, dtype=dtype, device=device))
+
+
+def _pooled(z: Tensor, rule: Separation) -> bool:
+    """Whether extremes are taken over positions as well."""
+    return z.ndim > 2 and rule.conv == "channel"
+
+
+def _sizes(rule: Separation, shape: torch.Size) -> list[int]:
+    """How many groups, and so slacks, each axis has."""
+    kept = shape[2:].numel() if rule.conv == "position" else 1
+    size = {"U": shape[1] * kept, "P": shape[0] * kept, "L": 1}
+    return [size[axis] for axis in rule.satisfiable_axes(shape)]
+
+
+def _by_axis(s: Tensor, shape: torch.Size, rule: Separation) -> Slacks:
+    return dict(zip(rule.satisfiable_axes(shape), s.split(_sizes(rule, shape)), strict=True))
+
+
+def _blocks(z: Tensor, rule: Separation) -> Tensor:
+    """Largest of sign·z over each block of positions, [S, N, C, blocks]; sign·z itself where positions are kept."""
+    if not _pooled(z, rule):
+        return torch.stack([z if sign > 0 else -z for sign in _signs(rule)])
+    z = z.flatten(2).unflatten(2, (_block_count(z.shape[2:].numel()), -1))
+    return torch.stack([z.amax(3) if sign > 0 else -z.amin(3) for sign in _signs(rule)])
+
+
+@lru_cache(maxsize=256)
+def _block_count(positions: int) -> int:
+    """Blocks long enough (128) for a fast reduction, and short enough that looking into one costs little."""
+    return max((b for b in range(1, positions // 128 + 1) if positions % b == 0), default=1)
+
+
+def _over(maps: Tensor, axis: str) -> tuple[int, ...]:
+    """The dimensions of maps [S, N, C, *kept] that an end of `axis` is taken over."""
+    return {"U": (1,), "P": (2,), "L": tuple(range(1, maps.ndim))}[axis]
+
+
+def _ends(maps: Tensor, axis: str) -> Tensor:
+    ends = maps.amax(_over(maps, axis))
+    return ends.flatten(1) if ends.ndim > 1 else ends.unsqueeze(1)
+
+
+def _locate(
+    z: Tensor, blocks: Tensor, maps: Tensor, ends: Tensor, signs: Tensor, rule: Separation
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Flat index in z, group and side of every value that is its group's end; NaN ends are not looked for."""
+    spots, groups, offset = [], [], 0
+    for axis, wanted in zip(rule.satisfiable_axes(z.shape), ends.split(_sizes(rule, z.shape), 1), strict=True):
+        over = _over(maps, axis)
+        shape = [1 if d in over else size for d, size in enumerate(maps.shape)]
+        spots.append((maps == wanted.reshape(shape)).flatten().nonzero().squeeze(1))
+        groups.append(_group(spots[-1], maps, axis) + offset)
+        offset += wanted.shape[1]
+    spot, group = torch.cat(spots), torch.cat(groups)
+    if not spot.numel():
+        return None
+    cells = maps[0].numel()
+    side, index = spot // cells, spot % cells
+    if _pooled(z, rule):
+        hit, index = _descend(z, blocks, spot, maps.flatten()[spot], signs[side])
+        side, group = side[hit], group[hit]
+    return index, group, side
+
+
+def _group(spot: Tensor, maps: Tensor, axis: str) -> Tensor:
+    """The groups that cells of maps [S, N, C, *kept], given by flat index, belong to."""
+    kept = maps.shape[3:].numel()
+    row = maps.shape[2] * kept
+    match axis:
+        case "U":
+            return spot % row
+        case "P" if kept == 1:
+            return spot // row % maps.shape[1]
+        case "P":
+            return spot // row % maps.shape[1] * kept + spot % kept
+        case _:
+            return torch.zeros_like(spot)
+
+
+def _descend(z: Tensor, blocks: Tensor, spot: Tensor, value: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
+    """From cells of [S, N, C] that hold a value to its blocks, and on to its positions in z: flat indices."""
+    _, N, C, B = blocks.shape
+    k, b = (blocks.view(-1, B).index_select(0, spot) == value.unsqueeze(1)).nonzero().unbind(1)
+    block = spot[k] % (N * C) * B + b  # flat, into [N, C, B]
+    rows = z.reshape(N * C * B, -1).index_select(0, block)
+    hit, position = (rows == (value * sign)[k].unsqueeze(1)).nonzero().unbind(1)
+    return k[hit], block[hit] * rows.shape[1] + position
+
+
+def _pull(index: Tensor, group: Tensor, side: Tensor, slopes: Tensor, groups: int, ties: str) -> Pull:
+    """Give each group's slope to the first of its ties, or share it among them."""
+    key = group + side * groups
+    if ties == "split":
+        return Pull(index, group, slopes[side] / torch.bincount(key)[key])
+    first = index.new_full((groups * len(slopes),), torch.iinfo(index.dtype).max)
+    first.scatter_reduce_(0, key, index, "amin")
+    key = key.unique()
+    return Pull(first[key], key % groups, slopes[key // groups])

@@ -1,0 +1,113 @@
+"""The separation slacks of one layer as one compiled CPU function: the small part of `fused`, without its many calls.
+
+Arrays: z [N, C, P]; top and bottom [N, C, Q] hold the extremes over the positions with Q = 1 (a unit is a channel),
+or are z itself with Q = P (each position on its own). Groups are numbered units first, then points, then the layer;
+a group's end is its largest z on side 0, and its largest −z on side 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+CHUNK = 128  # positions compared at once before looking closer: without a branch the comparison runs in vectors
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def measure(z, top, bottom, axes, margins, shares, single, needs_grad):  # type: ignore[no-untyped-def]
+    """Slacks s, and their derivative as (index, group, slope): ∂s[group]/∂z.flat[index] = slope.
+
+    axes = (units, points, layer): which are asked for. margins and shares are of ξ⁺ and ξ⁻, in the dtype of s.
+    """
+    N, C, Q = top.shape
+    starts = (0, C * Q if axes[0] else 0, (C * Q if axes[0] else 0) + (N * Q if axes[1] else 0))
+    groups = starts[2] + (1 if axes[2] else 0)
+    s = np.zeros(groups, shares.dtype)
+    ties = np.zeros((2, groups), np.int64)
+    index, group, side_of = (
+        np.empty(4 * groups, np.int64),
+        np.empty(4 * groups, np.int64),
+        np.empty(4 * groups, np.int8),
+    )
+    found = 0
+    for side in range(2):
+        if shares[side] == 0:
+            continue
+        maps, sign = (top, 1) if side == 0 else (bottom, -1)
+        ends = find_ends(maps, sign, axes, starts, groups)
+        short = False
+        for g in range(groups):
+            xi = margins[side] - ends[g]
+            if xi <= 0:
+                xi = xi * 0
+                ends[g] = np.nan  # satisfied: equal to nothing, so not looked for
+            short |= xi > 0
+            s[g] += shares[side] * xi
+        if not (needs_grad and short):
+            continue
+        for n in range(N):
+            for c in range(C):
+                for q in range(Q):
+                    value = maps[n, c, q]
+                    for axis in range(3):
+                        g = starts[axis] + (c * Q + q if axis == 0 else n * Q + q if axis == 1 else 0)
+                        if not axes[axis] or sign * value != ends[g]:
+                            continue
+                        p, stop = (0, z.shape[2]) if Q == 1 else (q, q + 1)
+                        while True:
+                            p = next_equal(z, n, c, value, p, stop)
+                            if p == stop or (single and ties[side, g]):
+                                break
+                            if found == index.size:
+                                index, group, side_of = grow(index), grow(group), grow(side_of)
+                            index[found], group[found], side_of[found] = (n * C + c) * z.shape[2] + p, g, side
+                            ties[side, g] += 1
+                            found += 1
+                            p += 1
+    slope = np.empty(found, shares.dtype)
+    for k in range(found):
+        side = side_of[k]
+        slope[k] = (shares[1] if side else -shares[0]) / ties[side, group[k]]
+    return s, index[:found].copy(), group[:found].copy(), slope
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def find_ends(maps, sign, axes, starts, groups):  # type: ignore[no-untyped-def]
+    """The largest sign·value of each group; NaN where one is NaN."""
+    ends = np.full(groups, -np.inf, maps.dtype)
+    N, C, Q = maps.shape
+    for n in range(N):
+        for c in range(C):
+            for q in range(Q):
+                value = sign * maps[n, c, q]
+                for axis in range(3):
+                    if axes[axis]:
+                        g = starts[axis] + (c * Q + q if axis == 0 else n * Q + q if axis == 1 else 0)
+                        end = ends[g]
+                        if not (end >= value or end != end):
+                            ends[g] = value
+    return ends
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def next_equal(z, n, c, value, start, stop):  # type: ignore[no-untyped-def]
+    """The first p in [start, stop) with z[n, c, p] equal to the value, or stop."""
+    for chunk in range(start, stop, CHUNK):
+        near = z[n, c, chunk : min(chunk + CHUNK, stop)]
+        equal = np.int32(0)
+        for p in range(near.size):
+            if near[p] == value:
+                equal |= np.int32(1)
+        if equal:
+            for p in range(near.size):
+                if near[p] == value:
+                    return chunk + p
+    return stop
+
+
+@njit(cache=True, nogil=True)
+def grow(array):  # type: ignore[no-untyped-def]
+    """A copy with room for more."""
+    more = np.empty(2 * array.size, array.dtype)
+    more[: array.size] = array
+    return more

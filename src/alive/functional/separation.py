@@ -1,0 +1,156 @@
+"""Separation slacks (Jumpstart): by how much each unit, point or layer misses its margins.
+
+For the pre-activations z of one layer over one batch, and a unit j (mode U),
+
+    ξ⁺ = relu(1 − max z_j)      ξ⁻ = relu(1 + min z_j)      s = β ξ⁺ + (1−β) ξ⁻
+
+so that s = 0 when the unit is on for some point and off for another, both by a margin. Mode P asks the same of
+each point over the units, L of the layer as a whole. Everything here is plain torch: the slow, obvious twin of `fused`.
+
+Differs from the paper: equations 10 and 12 print max{0, −1−min}, which rewards the violation; ξ⁻ is as above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import expect, near
+
+MODES = {"U": ("U",), "P": ("P",), "UP": ("U", "P"), "L": ("L",)}
+CONVS = ("channel", "position")
+AGAINST = ("both", "death", "linearity")
+TIES = ("split", "single")
+AGGREGATES = ("sumsq", "sum", "norm", "mean", "balanced")
+
+Slacks = Mapping[str, Tensor]
+"""Slacks of one layer by axis: "U" units, "P" points, "L" the layer; each a vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """What is asked of a layer.
+
+    mode       U units, P points, UP both, L the layer as a whole
+    conv       "channel": a unit is a channel, a point a sample; "position": each position of the map on its own
+    against    "both", or only "death" (s = ξ⁺) or only "linearity" (s = ξ⁻)
+    balance    β, the share of ξ⁺ when against both
+    ties       "split" shares the gradient among equal extremes, "single" gives it to the first
+    """
+
+    mode: str = "UP"
+    conv: str = "channel"
+    against: str = "both"
+    balance: float = 0.5
+    pos_margin: float = 1.0
+    neg_margin: float = 1.0
+    ties: str = "split"
+
+    def __post_init__(self) -> None:
+        known = (("mode", MODES), ("conv", CONVS), ("against", AGAINST), ("ties", TIES))
+        expect(
+            [
+                (getattr(self, n) in ks, f"unknown {n} {getattr(self, n)!r}: {near(getattr(self, n), ks)}")
+                for n, ks in known
+            ]
+            + [
+                (0 <= self.balance <= 1, f"balance must lie in [0, 1], got {self.balance}"),
+                (self.pos_margin >= 0, f"pos_margin must not be negative, got {self.pos_margin}"),
+                (self.neg_margin >= 0, f"neg_margin must not be negative, got {self.neg_margin}"),
+            ]
+        )
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes measured, in order: some of U, P, L."""
+        return MODES[self.mode]
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Weights of ξ⁺ and ξ⁻ in s."""
+        return {"both": (self.balance, 1 - self.balance), "death": (1.0, 0.0), "linearity": (0.0, 1.0)}[self.against]
+
+    def over(self, axis: str, ndim: int) -> tuple[int, ...]:
+        """The dimensions of [N, C, *positions] that an extreme of `axis` is taken over."""
+        positions = tuple(range(2, ndim))
+        if axis == "L":
+            return (0, 1, *positions)
+        own = 0 if axis == "U" else 1
+        return (own, *positions) if self.conv == "channel" else (own,)
+
+    def satisfiable(self, axis: str, shape: Sequence[int]) -> bool:
+        """Whether an extreme of `axis` is over more than one value; over one value no slack can reach zero."""
+        count = 1
+        for dim in self.over(axis, len(shape)):
+            count *= shape[dim]
+        return count > 1
+
+    def satisfiable_axes(self, shape: Sequence[int]) -> list[str]:
+        """The axes asked for that a layer of this shape [N, C, *positions] can satisfy."""
+        return [axis for axis in self.axes if self.satisfiable(axis, shape)]
+
+
+def canonical(z: Tensor, unit_axis: int = 1, point_axis: int = 0) -> Tensor:
+    """A view of z as [N, C, *positions]; a lone vector is one point."""
+    if z.ndim == 1:
+        return z.unsqueeze(0)
+    if point_axis == 0 and unit_axis % z.ndim == 1:
+        return z
+    return z.movedim((point_axis, unit_axis), (0, 1))
+
+
+def extreme(z: Tensor, over: tuple[int, ...], *, largest: bool, ties: str) -> Tensor:
+    """Largest or smallest value over some dimensions; `ties` says who receives the gradient."""
+    if ties == "split":
+        return z.amax(over) if largest else z.amin(over)
+    rest = [d for d in range(z.ndim) if d not in over]
+    flat = z.permute(*rest, *over).flatten(len(rest))
+    index = flat.argmax(-1, keepdim=True) if largest else flat.argmin(-1, keepdim=True)
+    return flat.gather(-1, index).squeeze(-1)
+
+
+def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
+    """Slacks of one layer from its pre-activations z: [N, C, *positions], or as the axes say. At least float32.
+
+    >>> z = torch.tensor([[2.0, 0.5], [-3.0, 0.25]])     # two points, two units
+    >>> {axis: s.tolist() for axis, s in slacks(z, Separation()).items()}
+    {'U': [0.0, 0.875], 'P': [0.75, 0.375]}
+    """
+    z = canonical(z, unit_axis, point_axis)
+    z = z.to(torch.promote_types(z.dtype, torch.float32)) - cutoff
+    plus, minus = rule.shares
+    measured = {}
+    for axis in rule.satisfiable_axes(z.shape):
+        over = rule.over(axis, z.ndim)
+        top = extreme(z, over, largest=True, ties=rule.ties)
+        bottom = extreme(z, over, largest=False, ties=rule.ties)
+        slack = plus * torch.relu(rule.pos_margin - top) + minus * torch.relu(rule.neg_margin + bottom)
+        measured[axis] = slack.flatten()
+    return measured
+
+
+def aggregate(layers: Sequence[Slacks], how: str = "sumsq") -> Tensor:
+    """One scalar from the slacks of all layers: A of the papers' objective C + λ·A.
+
+    sumsq Σs², sum Σs, norm ‖s‖₂ (gradient 0 at 0), mean, balanced: mean over units plus mean over points.
+
+    >>> s = [{"U": torch.tensor([3.0, 0.0]), "P": torch.tensor([4.0])}]
+    >>> [aggregate(s, how).item() for how in AGGREGATES]
+    [25.0, 7.0, 5.0, 2.3333332538604736, 5.5]
+    """
+    by_axis = {axis: [s[axis] for s in layers if axis in s] for axis in ("U", "P", "L")}
+    if how == "balanced":
+        return torch.stack([torch.cat(s).mean() for s in by_axis.values() if s]).sum()
+    s = torch.cat([slack for axis in by_axis.values() for slack in axis])
+    match how:
+        case "sumsq":
+            return s.square().sum()
+        case "sum":
+            return s.sum()
+        case "norm":
+            return torch.linalg.vector_norm(s)  # type: ignore[no-any-return]
+        case _:
+            return s.mean()

@@ -1,0 +1,39 @@
+"""States of units and points (Definitions 1 and 2 of the Jumpstart paper), from their extremes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from .activations import Activation
+
+
+class State(IntEnum):
+    """What a unit is over all points, or a point over all units of a layer.
+
+    Differs from the paper: *broken* (NaN or infinite somewhere) is a state of its own.
+    """
+
+    NONLINEAR = 0
+    DEAD = 1
+    LINEAR = 2
+    BROKEN = 3
+
+
+def classify(top: Tensor, bottom: Tensor, activation: Activation) -> Tensor:
+    """States from the largest and smallest pre-activations: int8, in the shape of `top`.
+
+    Dead where the activation passes nothing (top ≤ cutoff, or bottom ≥ ceiling), linear where it never cuts
+    (bottom > cutoff).
+
+    >>> t = torch.tensor
+    >>> classify(t([0.0, 2.0, 1.0, float("nan")]), t([-1.0, 0.5, -1.0, 0.0]), Activation("relu")).tolist()
+    [1, 2, 0, 3]
+    """
+    state = torch.full(top.shape, State.NONLINEAR, dtype=torch.int8, device=top.device)
+    state[bottom > activation.cutoff] = State.LINEAR
+    state[(top <= activation.cutoff) | (bottom >= activation.ceiling)] = State.DEAD
+    state[~(top.isfinite() & bottom.isfinite())] = State.BROKEN
+    return state
