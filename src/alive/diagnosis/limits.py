@@ -46,6 +46,9 @@ class Limit:
         expect_one_of("count", count, COUNTS)
         return cls(count, compare, float(number), bool(percent))
 
+    def __str__(self) -> str:
+        return f"{self.count}{self.compare}{self.number:g}{'%' * self.percent}"
+
     def value(self, census: Census) -> float:
         """What the census has."""
         state, what = self.count.split("_")

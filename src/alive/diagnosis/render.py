@@ -35,7 +35,7 @@ def table(census: Census) -> Group:
     grid.add_section()
     grid.add_row("all", *_cells(census.units, census), *_cells(census.points, census), "", style="bold")
     hidden = len(census.layers) - len(_listed(census))
-    note = [Text(f"({hidden} healthy layers not shown)", style="dim")] if hidden else []
+    note = [Text(f"({hidden} layers not shown)", style="dim")] if hidden else []
     return Group(
         grid, *note, *map(_spoken, advise(census)) or [Text("Every unit and every point is alive.", style="green")]
     )

@@ -22,8 +22,8 @@ class Activation:
 
 
 def elu(alpha: float = 1.0) -> Activation:
-    """Slope alpha·eᶻ falls to the tolerance at ln(tolerance/alpha)."""
-    return Activation("elu", log(TOLERANCE / alpha) if alpha > 0 else 0.0)
+    """Slope alpha·eᶻ falls to the tolerance at ln(tolerance/alpha), or jumps below it at 0 where alpha is smaller."""
+    return Activation("elu", log(TOLERANCE / alpha) if alpha > TOLERANCE else 0.0)
 
 
 def celu(alpha: float = 1.0) -> Activation:

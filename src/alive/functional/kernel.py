@@ -39,7 +39,7 @@ def measure(z, top, bottom, axes, margins, shares, single, needs_grad):  # type:
         for g in range(groups):
             xi = margins[side] - ends[g]
             if xi <= 0:
-                xi = xi * 0
+                xi = margins.dtype.type(0)
                 ends[g] = np.nan  # satisfied: equal to nothing, so not looked for
             short |= xi > 0
             s[g] += shares[side] * xi

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import expect, near
+from ..errors import expect, expect_one_of, near
 
 MODES = {"U": ("U",), "P": ("P",), "UP": ("U", "P"), "L": ("L",)}
 CONVS = ("channel", "position")
@@ -53,7 +53,7 @@ class Separation:
         known = (("mode", MODES), ("conv", CONVS), ("against", AGAINST), ("ties", TIES))
         expect(
             [
-                (getattr(self, n) in ks, f"unknown {n} {getattr(self, n)!r}: {near(getattr(self, n), ks)}")
+                (getattr(self, n) in list(ks), f"unknown {n} {getattr(self, n)!r}: {near(getattr(self, n), ks)}")
                 for n, ks in known
             ]
             + [
@@ -94,9 +94,14 @@ class Separation:
 
 
 def canonical(z: Tensor, unit_axis: int = 1, point_axis: int = 0) -> Tensor:
-    """A view of z as [N, C, *positions]; a lone vector is one point."""
+    """A view of z as [N, C, *positions]; a lone vector is one point.
+
+    Where units and points claim one axis ([N, C] in a model of [T, N, C]) the units keep it, and the points are first.
+    """
     if z.ndim == 1:
         return z.unsqueeze(0)
+    if point_axis % z.ndim == unit_axis % z.ndim:
+        point_axis = 0
     if point_axis == 0 and unit_axis % z.ndim == 1:
         return z
     return z.movedim((point_axis, unit_axis), (0, 1))
@@ -125,10 +130,12 @@ def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int =
     measured = {}
     for axis in rule.satisfiable_axes(z.shape):
         over = rule.over(axis, z.ndim)
-        top = extreme(z, over, largest=True, ties=rule.ties)
-        bottom = extreme(z, over, largest=False, ties=rule.ties)
-        slack = plus * torch.relu(rule.pos_margin - top) + minus * torch.relu(rule.neg_margin + bottom)
-        measured[axis] = slack.flatten()
+        sides = []
+        if plus:
+            sides.append(plus * torch.relu(rule.pos_margin - extreme(z, over, largest=True, ties=rule.ties)))
+        if minus:
+            sides.append(minus * torch.relu(rule.neg_margin + extreme(z, over, largest=False, ties=rule.ties)))
+        measured[axis] = torch.stack(sides).sum(0).flatten()
     return measured
 
 
@@ -141,6 +148,7 @@ def aggregate(layers: Sequence[Slacks], how: str = "sumsq") -> Tensor:
     >>> [aggregate(s, how).item() for how in AGGREGATES]
     [25.0, 7.0, 5.0, 2.3333332538604736, 5.5]
     """
+    expect_one_of("aggregate", how, AGGREGATES)
     by_axis = {axis: [s[axis] for s in layers if axis in s] for axis in ("U", "P", "L")}
     if how == "balanced":
         return torch.stack([torch.cat(s).mean() for s in by_axis.values() if s]).sum()

@@ -26,14 +26,14 @@ def classify(top: Tensor, bottom: Tensor, activation: Activation) -> Tensor:
     """States from the largest and smallest pre-activations: int8, in the shape of `top`.
 
     Dead where the activation passes nothing (top ≤ cutoff, or bottom ≥ ceiling), linear where it never cuts
-    (bottom > cutoff).
+    (bottom > cutoff, and top ≤ ceiling).
 
     >>> t = torch.tensor
     >>> classify(t([0.0, 2.0, 1.0, float("nan")]), t([-1.0, 0.5, -1.0, 0.0]), Activation("relu")).tolist()
     [1, 2, 0, 3]
     """
     state = torch.full(top.shape, State.NONLINEAR, dtype=torch.int8, device=top.device)
-    state[bottom > activation.cutoff] = State.LINEAR
+    state[(bottom > activation.cutoff) & (top <= activation.ceiling)] = State.LINEAR
     state[(top <= activation.cutoff) | (bottom >= activation.ceiling)] = State.DEAD
     state[~(top.isfinite() & bottom.isfinite())] = State.BROKEN
     return state

@@ -1,0 +1,5 @@
+"""Pictures from finished numbers; nothing here trains or runs a model."""
+
+from .moons import Panel, decision_maps, lives
+
+__all__ = ["Panel", "decision_maps", "lives"]

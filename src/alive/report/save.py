@@ -1,0 +1,20 @@
+"""Writing a figure: PNG, whole or not at all."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def save_figure(figure: Figure, path: Path, *, bottom: float = 0.0) -> None:
+    """Lay the figure out, leaving a strip of `bottom` free, and write it."""
+    figure.tight_layout(rect=(0, bottom, 1, 1))
+    picture = BytesIO()
+    figure.savefig(picture, format="png", dpi=140)
+    write_atomically(path, picture.getvalue())

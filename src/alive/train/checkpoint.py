@@ -1,0 +1,201 @@
+"""One file from which a run goes on to the bit: tensors and their story in safetensors, never a pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn, optim
+
+from ..errors import AliveError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """Tensors of the model, of the optimiser by parameter and key, and of the random generators; `about` is JSON."""
+
+    model: dict[str, Tensor]
+    optimiser: dict[str, dict[str, Tensor]]
+    random: dict[str, Tensor]
+    about: dict[str, Any]
+
+
+def capture(model: nn.Module, optimiser: optim.Optimizer, about: dict[str, Any]) -> Checkpoint:
+    """Copy all that the next step depends on."""
+    state = model.state_dict()
+    strange = [name for name, value in state.items() if not isinstance(value, Tensor)]
+    if strange:
+        raise AliveError(
+            f"the model's state {strange[0]!r} is no tensor and cannot be kept in a checkpoint",
+            "Let the module give its extra state as a tensor, or train without a checkpoint",
+        )
+    names = _optimised(model, optimiser)
+    kept = {
+        names[index]: {key: _copy(value) for key, value in entry.items() if isinstance(value, Tensor)}
+        for index, entry in optimiser.state_dict()["state"].items()
+    }
+    tensors = {name: _copy(value) for name, value in state.items()}
+    return Checkpoint(tensors, kept, _random_state(), about | {"optimised": names})
+
+
+def restore(checkpoint: Checkpoint, model: nn.Module, optimiser: optim.Optimizer) -> None:
+    """Put a checkpoint back into a model and an optimiser of the same architecture, and set the random generators."""
+    _expect_same_architecture(checkpoint.model, model.state_dict())
+    names = _optimised(model, optimiser)
+    if names != checkpoint.about["optimised"]:
+        raise AliveError(
+            f"the checkpoint trained {len(checkpoint.about['optimised'])} parameters, the model trains {len(names)}",
+            "Freeze the same parameters as before",
+        )
+    model.load_state_dict(checkpoint.model)
+    state = {index: checkpoint.optimiser[name] for index, name in enumerate(names) if name in checkpoint.optimiser}
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    torch.set_rng_state(checkpoint.random["cpu"])
+    if torch.cuda.is_available():
+        for name, value in checkpoint.random.items():
+            if name != "cpu":
+                torch.cuda.set_rng_state(value, name)
+
+
+def save(checkpoint: Checkpoint, path: str | PathLike[str]) -> None:
+    """Write a checkpoint whole or not at all: a reader finds the old file or the new one."""
+    from safetensors.torch import save as to_bytes
+
+    tensors = {f"model/{name}": value for name, value in checkpoint.model.items()}
+    tensors |= {f"random/{name}": value for name, value in checkpoint.random.items()}
+    for name, entry in checkpoint.optimiser.items():
+        tensors |= {f"optimiser/{name}/{key}": value for key, value in entry.items()}
+    about = json.dumps(checkpoint.about)
+    header = {"alive": about, "format": str(FORMAT), "sum": _sum(tensors, about)}
+    write_atomically(Path(path), to_bytes(tensors, header))
+
+
+def load(path: str | PathLike[str]) -> Checkpoint:
+    """Read a checkpoint, refusing what is damaged or not one of ours."""
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise AliveError(f"there is no checkpoint {path}", "Leave out resume to begin, or correct the path")
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, ValueError, SafetensorError) as error:
+        raise AliveError(f"{path} is damaged or no checkpoint: {error}", "Resume from another, or begin anew") from None
+    return _parse(path, header, tensors)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file in one step, through a neighbour that is safely on disk first."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            with part.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise AliveError(
+            f"cannot write {path}: {error.strerror}", "Choose a folder that exists and can be written"
+        ) from None
+
+
+def _parse(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> Checkpoint:
+    if not {"alive", "format", "sum"} <= header.keys():
+        raise AliveError(f"{path} holds tensors but is no checkpoint of a training run", "Correct the path")
+    if header["format"] != str(FORMAT):
+        raise AliveError(
+            f"{path} has checkpoint format {header['format']}, expected {FORMAT}",
+            "Resume with the version that wrote it",
+        )
+    if header["sum"] != _sum(tensors, header["alive"]):
+        raise AliveError(
+            f"{path} is damaged: its content does not match its checksum", "Resume from another, or begin anew"
+        )
+    optimiser: dict[str, dict[str, Tensor]] = {}
+    for name, value in _part(tensors, "optimiser/").items():
+        parameter, _, key = name.rpartition("/")
+        optimiser.setdefault(parameter, {})[key] = value
+    return Checkpoint(_part(tensors, "model/"), optimiser, _part(tensors, "random/"), json.loads(header["alive"]))
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def checksum(*parts: Tensor | str) -> int:
+    """CRC-32 of numbers and texts, in order.
+
+    >>> checksum("abc") == zlib.crc32(b"abc")
+    True
+    """
+    total = 0
+    for part in parts:
+        total = zlib.crc32(part.encode() if isinstance(part, str) else _bytes(part), total)
+    return total
+
+
+def _sum(tensors: dict[str, Tensor], about: str) -> str:
+    """Covers names, numbers and story: safetensors itself would not notice a changed number."""
+    return str(checksum(about, *(part for name in sorted(tensors) for part in (name, tensors[name]))))
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
+def _copy(value: Tensor) -> Tensor:
+    return value.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _random_state() -> dict[str, Tensor]:
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state |= {f"cuda:{index}": value for index, value in enumerate(torch.cuda.get_rng_state_all())}
+    return state
+
+
+def _optimised(model: nn.Module, optimiser: optim.Optimizer) -> list[str]:
+    """Names of the optimiser's parameters, in its order."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [names[id(parameter)] for group in optimiser.param_groups for parameter in group["params"]]
+
+
+def _expect_same_architecture(kept: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    """Refuse a checkpoint of another network, naming how it differs."""
+    differing = [
+        f"{name} ({_describe(kept[name])}, model {_describe(wanted[name])})"
+        for name in kept
+        if name in wanted and _describe(kept[name]) != _describe(wanted[name])
+    ]
+    faults = {
+        "missing": [name for name in wanted if name not in kept],
+        "unexpected": [name for name in kept if name not in wanted],
+        "different": differing,
+    }
+    if any(faults.values()):
+        told = "; ".join(f"{len(names)} {kind}: {_first(names)}" for kind, names in faults.items() if names)
+        raise AliveError(
+            f"the checkpoint is of another network: {told}",
+            "Build the network as it was, or begin anew at another path",
+        )
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

@@ -1,0 +1,140 @@
+"""Where rows go while a run is under way: a CSV file, TensorBoard, the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from ..errors import AliveError
+from .checkpoint import write_atomically
+from .result import Row
+
+HEADER = ",".join(field.name for field in fields(Row)) + "\n"
+
+
+class Logger(Protocol):
+    """Takes each row of a run; a resumed run begins with a row later than 0."""
+
+    def row(self, row: Row) -> None:
+        """Take the row of the epoch just finished."""
+
+    def close(self) -> None:
+        """The run is over, well or not."""
+
+
+class Progress(Logger, Protocol):
+    """A logger that is told how far the way is."""
+
+    def start(self, epochs: int, done: int) -> None:
+        """The run will have `epochs`, of which `done` are behind it."""
+
+
+class CsvLogger:
+    """One line an epoch; a resumed run replaces the lines from its first epoch on, so that none appears twice.
+
+    >>> from tempfile import mkdtemp
+    >>> path = Path(mkdtemp()) / "rows.csv"
+    >>> log = CsvLogger(path)
+    >>> log.row(Row(0, 0.7, 0.1, 0.5, None))
+    >>> log.close()
+    >>> path.read_text().splitlines()
+    ['epoch,loss,penalty,train_accuracy,test_accuracy', '0,0.7,0.1,0.5,']
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path)
+        self._file: TextIO | None = None
+        try:
+            self.path.open("a").close()  # a path that cannot be written shall stop the run before it begins
+        except OSError as error:
+            raise AliveError(f"cannot write {self.path}: {error.strerror}", "Choose another path for the log") from None
+        self._before(0)
+
+    def row(self, row: Row) -> None:
+        """Write one line and see that it leaves the program."""
+        if self._file is None:
+            write_atomically(self.path, (HEADER + self._before(row.epoch)).encode())
+            self._file = self.path.open("a", newline="", encoding="utf-8")
+        values = asdict(row).values()
+        self._file.write(",".join("" if value is None else repr(value) for value in values) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _before(self, epoch: int) -> str:
+        """The lines of earlier epochs; one torn by a crash, which has no end, is not among them."""
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        if lines and lines[0] != HEADER:
+            raise AliveError(f"{self.path} exists and is no log of a training run", "Choose another path for the log")
+        whole = [line for line in lines[1:] if line.endswith("\n") and line.split(",")[0].isdigit()]
+        return "".join(line for line in whole if int(line.split(",")[0]) < epoch)
+
+
+class TensorBoardLogger:
+    """One curve a column, for TensorBoard to show."""
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise AliveError("TensorBoard is not installed", 'Run pip install "alive[tensorboard]"') from None
+        self.folder = Path(folder)
+        self._open: Callable[..., Any] = SummaryWriter
+        self._writer: Any = None
+
+    def row(self, row: Row) -> None:
+        """Add one point to each curve; a resumed run hides what an earlier one drew from here on."""
+        if self._writer is None:
+            self._writer = self._open(str(self.folder), purge_step=row.epoch)
+        for name, value in asdict(row).items():
+            if name != "epoch" and value is not None:
+                self._writer.add_scalar(name, value, row.epoch)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def progress_bar(*, show: bool | None = None) -> Progress:
+    """A bar on the terminal with epoch, loss, accuracy and time left; on anything else quiet unless `show` is True."""
+    return _Bar(show)
+
+
+class _Bar:
+    def __init__(self, show: bool | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        console = Console(stderr=True)
+        self._bars = Bars(
+            TextColumn("epoch"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not (console.is_terminal if show is None else show),
+        )
+        self._task = self._bars.add_task("", total=None)
+
+    def start(self, epochs: int, done: int) -> None:
+        self._bars.update(self._task, total=epochs, completed=done)
+        self._bars.start()
+
+    def row(self, row: Row) -> None:
+        tested = "" if row.test_accuracy is None else f", test {row.test_accuracy:.3f}"
+        told = f"loss {row.loss:.4f}, accuracy {row.train_accuracy:.3f}{tested}"
+        self._bars.update(self._task, advance=1, description=told)
+
+    def close(self) -> None:
+        self._bars.stop()

@@ -1,0 +1,146 @@
+"""When a run writes its checkpoint: at the start, every so often, at the end, and on Ctrl-C; always between steps."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from torch import nn, optim
+
+from ..errors import AliveError, expect
+from . import checkpoint
+from .result import Row
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a run stands between two steps; `loss` and `penalty` are sums over the points of the present epoch."""
+
+    epoch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    penalty: float = 0.0
+    seconds: float = 0.0
+    rows: list[Row] = field(default_factory=list)
+
+    def count(self, loss: float, penalty: float, *, points: int) -> None:
+        """Take one step into account."""
+        self.step += 1
+        self.loss += loss * points
+        self.penalty += penalty * points
+
+    def finish(self, row: Row) -> None:
+        """End an epoch."""
+        self.rows.append(row)
+        self.epoch, self.step, self.loss, self.penalty = self.epoch + 1, 0, 0.0, 0.0
+
+
+class Saver:
+    """Keeps the checkpoint of one run up to date; without a path it does nothing.
+
+    As a context, it holds back the first Ctrl-C until the next step is whole and saved; a second one acts at once.
+    `identity` is what a run to be resumed must have in common with this one.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | None,
+        parts: tuple[nn.Module, optim.Optimizer],
+        *,
+        identity: dict[str, Any],
+        every: float,
+    ) -> None:
+        expect([(every >= 0, f"checkpoint_every must be at least 0 seconds, got {every}")])
+        self.path = None if path is None else Path(path)
+        self.parts, self.identity, self.every = parts, identity, every
+        self.asked = False
+        self._handler: Any = None
+        self._begun = self._saved = time.monotonic()
+        self._before = 0.0
+
+    def begin(self, *, resume: bool) -> Place:
+        """Start afresh or from the file, and write it at once: what would stop a later write must stop this one."""
+        place = self._resume() if resume else self._start()
+        self._before = place.seconds
+        self.save(place)
+        return place
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on this run, before it was resumed too."""
+        return self._before + time.monotonic() - self._begun
+
+    def between_steps(self, place: Place) -> None:
+        """Save if it is time; save and stop if Ctrl-C was pressed."""
+        if self.path is None:
+            return
+        if self.asked:
+            self.save(place)
+            raise KeyboardInterrupt(f"stopped in epoch {place.epoch} after step {place.step}; saved in {self.path}")
+        if time.monotonic() - self._saved >= self.every:
+            self.save(place)
+
+    def save(self, place: Place) -> None:
+        """Write the checkpoint now."""
+        place.seconds = self.seconds
+        if self.path is not None:
+            checkpoint.save(checkpoint.capture(*self.parts, self.identity | {"place": asdict(place)}), self.path)
+            self._saved = time.monotonic()
+
+    def _start(self) -> Place:
+        if self.path is not None and self.path.exists():
+            raise AliveError(
+                f"{self.path} exists already and would be lost", "Resume from it, remove it, or choose another path"
+            )
+        return Place()
+
+    def _resume(self) -> Place:
+        if self.path is None:
+            raise AliveError("there is nothing to resume from", "Give the path of a checkpoint")
+        kept = checkpoint.load(self.path)
+        _expect_same_run(kept.about, self.identity)
+        checkpoint.restore(kept, *self.parts)
+        place = kept.about["place"]
+        return Place(**place | {"rows": [Row(**row) for row in place["rows"]]})
+
+    def __enter__(self) -> Saver:
+        # Python runs signal handlers in the main thread alone; one that is ignored or foreign stays as it is.
+        if self.path is not None and threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):
+                self._handler = handler
+                signal.signal(signal.SIGINT, self._hold)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+        if self.asked and kind is None:  # pressed after the last step: the run is done and saved, the wish remains
+            raise KeyboardInterrupt
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def _expect_same_run(kept: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Refuse to continue a run under other terms; only more epochs are welcome."""
+    before, now = _terms(kept), _terms(asked)
+    differing = [name for name in now if name != "epochs" and before.get(name) != now[name]]
+    if differing:
+        told = "; ".join(f"{name} was {before.get(name)!r}, asked {now[name]!r}" for name in differing)
+        raise AliveError(f"the checkpoint belongs to another run: {told}", "Ask for the same, or begin at another path")
+    done = len(kept["place"]["rows"]) + (kept["place"]["step"] > 0)
+    if now["epochs"] < done:
+        raise AliveError(f"the checkpoint is in epoch {done}, asked for {now['epochs']}", "Ask for as many or more")
+
+
+def _terms(identity: dict[str, Any]) -> dict[str, Any]:
+    return {**identity["settings"], "data": identity["data"], "keep": identity["keep"]}

@@ -1,0 +1,99 @@
+import builtins
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alive.errors import AliveError
+from alive.train import CsvLogger, Row, TensorBoardLogger, progress_bar
+
+ROWS = [Row(epoch, 1 / (epoch + 3), 0.1 * epoch, epoch / 7, None if epoch == 1 else 0.5) for epoch in range(4)]
+
+
+def test_csv_keeps_every_digit(tmp_path: Path) -> None:
+    log = CsvLogger(tmp_path / "rows.csv")
+    for row in ROWS:
+        log.row(row)
+    log.close()
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    for line, row in zip(lines, ROWS, strict=True):
+        assert (int(line["epoch"]), float(line["loss"]), float(line["penalty"])) == (row.epoch, row.loss, row.penalty)
+        assert line["test_accuracy"] == ("" if row.test_accuracy is None else "0.5")
+
+
+def test_csv_is_there_to_read_while_the_run_goes_on(tmp_path: Path) -> None:
+    log = CsvLogger(tmp_path / "rows.csv")
+    log.row(ROWS[0])
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 2
+    log.close()
+
+
+def test_a_new_run_replaces_an_old_log(tmp_path: Path) -> None:
+    for rows in (ROWS, ROWS[:2]):
+        log = CsvLogger(tmp_path / "rows.csv")
+        for row in rows:
+            log.row(row)
+        log.close()
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 3
+
+
+def test_csv_refuses_other_files_and_places(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("dear diary\n")
+    with pytest.raises(AliveError, match="is no log"):
+        CsvLogger(tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "dear diary\n"
+    with pytest.raises(AliveError, match="cannot write"):
+        CsvLogger(tmp_path / "no" / "rows.csv")
+    with pytest.raises(AliveError, match="cannot write"):
+        CsvLogger(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_reads_back_what_was_logged(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for rows in (ROWS, ROWS[2:]):  # a run, then one resumed from epoch 2
+        log = TensorBoardLogger(tmp_path / "board")
+        for row in rows:
+            log.row(row)
+        log.close()
+    events = EventAccumulator(str(tmp_path / "board"))
+    events.Reload()
+    loss = events.Scalars("loss")
+    assert [event.step for event in loss] == [0, 1, 2, 3]
+    assert [event.value for event in loss] == pytest.approx([row.loss for row in ROWS])
+    assert [event.step for event in events.Scalars("test_accuracy")] == [0, 2, 3]
+
+
+def test_absent_tensorboard_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if "tensorboard" in name:
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(AliveError, match=r'pip install "alive\[tensorboard\]"'):
+        TensorBoardLogger(tmp_path)
+
+
+def run_bar(show: bool | None) -> None:
+    bar = progress_bar(show=show)
+    bar.start(10, 6)
+    for row in ROWS:
+        bar.row(row)
+    bar.close()
+
+
+def test_the_bar_is_quiet_off_the_terminal_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    run_bar(None)
+    run_bar(False)
+    assert capsys.readouterr() == ("", "")
+    run_bar(True)
+    said = capsys.readouterr()
+    assert said.out == ""
+    for part in ("10/10", "loss 0.1667", "accuracy 0.429", "test 0.500"):
+        assert part in said.err
