@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -41,8 +42,6 @@ def main() -> None:
         app()
     except AliveError as error:
         _fail(str(error), 2)
-    except KeyboardInterrupt as stop:
-        _fail(f"interrupted{f': {stop}' if str(stop) else ''}", 130)
     except BrokenPipeError:
         sys.stderr.close()
 
@@ -53,6 +52,15 @@ def _fail(text: str, code: int) -> NoReturn:
 
     Console(stderr=True, highlight=False, soft_wrap=True).print(Text.assemble(("alive: ", "bold red"), text))
     raise SystemExit(code)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Say what Ctrl-C left behind; typer itself would only say that it aborted."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        _fail(f"interrupted{f': {stop}' if str(stop) else ''}", 130)
 
 
 def _version(asked: bool) -> None:
@@ -81,7 +89,8 @@ def demo(
     from . import demo as study
 
     jobs, processes = study.prepare(out, seeds=seeds, epochs=epochs, workers=workers)
-    outcomes = _with_bars(jobs, lambda tick: study.run(jobs, workers=processes, tick=tick))
+    with _interruptible():
+        outcomes = _with_bars(jobs, lambda tick: study.run(jobs, workers=processes, tick=tick))
     _print(study.table(study.summarise(outcomes)))
     for file in study.write(outcomes, out):
         print(file)
@@ -167,7 +176,7 @@ def train(
     loggers: list[training.Logger] = [] if csv is None else [training.CsvLogger(csv)]
     if tensorboard is not None:
         loggers.append(training.TensorBoardLogger(tensorboard))
-    with keep or nullcontext():
+    with keep or nullcontext(), _interruptible():
         result = training.train(
             network,
             points,

@@ -167,11 +167,11 @@ def _panel(
     low, high = data.train_x.amin(0) - 0.1, data.train_x.amax(0) + 0.1
     sides = [np.linspace(float(a), float(b), 120) for a, b in zip(low, high, strict=True)]
     plane = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
-    probability = logits_of(model, torch.tensor(plane, dtype=torch.float32)).sigmoid().reshape(120, 120)
+    (logits,) = logits_of(model, torch.tensor(plane, dtype=torch.float32))
     epochs = np.array([epoch for epoch, _, _ in trace])
     return Panel(
         name,
-        probability.double().numpy(),
+        logits.sigmoid().reshape(120, 120).double().numpy(),
         (float(low[0]), float(high[0]), float(low[1]), float(high[1])),
         epochs,
         np.array([units.dead / units.total for _, units, _ in trace]),

@@ -45,7 +45,6 @@ def test_ctrl_c_in_a_real_process_then_resume_equals_the_uninterrupted_run(tmp_p
     place = checkpoint.load(path).about["place"]
     assert 3 <= place["epoch"] < 60
 
-    torch.set_num_threads(1)
     straight, resumed = build(), build()
     expected = train(straight, moons(), SETTINGS)
     result = train(resumed, moons(), SETTINGS, checkpoint=path, resume=True)
@@ -59,6 +58,9 @@ class Presses:
 
     def __init__(self, *steps: int) -> None:
         self.steps, self.step = steps, -1
+
+    def __repr__(self) -> str:
+        return type(self).__name__
 
     def penalty(self) -> torch.Tensor:
         self.step += 1
@@ -105,6 +107,22 @@ def test_a_press_in_the_last_epoch_callback_still_ends_in_an_interrupt(data: Dat
 
     with pytest.raises(KeyboardInterrupt):
         train(build(), data, Settings(epochs=2), checkpoint=tmp_path / "run", on_epoch=press)
+    assert len(checkpoint.load(tmp_path / "run").about["place"]["rows"]) == 2
+
+
+def test_a_press_during_the_last_write_is_not_forgotten(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = checkpoint.save
+
+    def press(kept: checkpoint.Checkpoint, path: Path) -> None:
+        if len(kept.about["place"]["rows"]) == 2:
+            signal.raise_signal(signal.SIGINT)
+        write(kept, path)
+
+    monkeypatch.setattr(checkpoint, "save", press)
+    with pytest.raises(KeyboardInterrupt):
+        train(build(), data, Settings(epochs=2), checkpoint=tmp_path / "run")
     assert len(checkpoint.load(tmp_path / "run").about["place"]["rows"]) == 2
 
 

@@ -39,6 +39,18 @@ def test_a_new_run_replaces_an_old_log(tmp_path: Path) -> None:
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 3
 
 
+def test_a_torn_line_is_dropped(tmp_path: Path) -> None:
+    log = CsvLogger(tmp_path / "rows.csv")
+    log.row(ROWS[0])
+    log.close()
+    with (tmp_path / "rows.csv").open("a") as file:
+        file.write("1,0.5")  # the beginning of epoch 1, or of epoch 10
+    log = CsvLogger(tmp_path / "rows.csv")
+    log.row(ROWS[3])
+    log.close()
+    assert [line.split(",")[0] for line in (tmp_path / "rows.csv").read_text().splitlines()] == ["epoch", "0", "3"]
+
+
 def test_csv_refuses_other_files_and_places(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("dear diary\n")
     with pytest.raises(AliveError, match="is no log"):

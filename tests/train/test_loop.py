@@ -30,6 +30,9 @@ class Decay:
     def __init__(self, model: nn.Module, share: float) -> None:
         self.model, self.share, self.told, self.asked = model, share, [], 0  # type: ignore[var-annotated]
 
+    def __repr__(self) -> str:
+        return type(self).__name__
+
     def penalty(self) -> Tensor:
         self.asked += 1
         return self.share * sum((p**2).sum() for p in self.model.parameters())  # type: ignore[return-value]

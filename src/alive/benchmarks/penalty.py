@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import cross_entropy
 
 from ..functional import Separation, aggregate, separation
@@ -96,17 +95,25 @@ def _saved_bytes(model: nn.Module, keep: Any, x: Tensor, y: Tensor) -> Callable[
     """Bytes of all storages that one forward pass keeps for backward, each counted once."""
 
     def measure() -> int:
-        storages: dict[int, int] = {}
-
-        def pack(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
-            storages[storage.data_ptr()] = storage.nbytes()
-            return tensor
-
-        with saved_tensors_hooks(pack, lambda tensor: tensor):
-            loss = cross_entropy(model(x), y)
-            if keep is not None:
-                loss = loss + keep.penalty()
+        loss = cross_entropy(model(x), y)
+        if keep is not None:
+            loss = loss + keep.penalty()
+        storages = {s.data_ptr(): s.nbytes() for tensor in _saved(loss) for s in [tensor.untyped_storage()]}
         return sum(storages.values())
 
     return measure
+
+
+def _saved(loss: Tensor) -> Iterator[Tensor]:
+    """Every tensor in the graph below a loss: torch's own nodes show theirs as _saved_..., ours as saved_tensors."""
+    ahead, seen = [loss.grad_fn], set[Any]()
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        ahead += [below for below, _ in node.next_functions]
+        for name in dir(node):
+            if name.startswith("_saved_") or name == "saved_tensors":
+                value = getattr(node, name)
+                yield from (v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Tensor))

@@ -30,10 +30,12 @@ def of(data: Any, model: nn.Module, point_axis: int = 0) -> Iterator[Any]:
 
 def moved(batch: Any, device: torch.device) -> Any:
     """The batch with all its tensors on the device."""
-    if isinstance(batch, Tensor):
+    if hasattr(batch, "to"):  # tensors, and what libraries make of them
         return batch.to(device)
     if isinstance(batch, Mapping):
         return {key: moved(value, device) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(moved(value, device) for value in batch))
     if isinstance(batch, Sequence) and not isinstance(batch, str):
         return [moved(value, device) for value in batch]
     return batch
@@ -57,8 +59,9 @@ def points_in(batch: Any, point_axis: int, number: int) -> int:
             f"batch {number} holds no tensor (it is a {type(batch).__name__})",
             "A batch is a tensor, a sequence whose first element is the input, or a mapping of keywords",
         )
-    for x in found:
-        if x.is_floating_point() and (bad := int((~x.isfinite()).sum())):
+    for place, x in enumerate(found):
+        unfit = x.isnan() if place else ~x.isfinite()  # after the inputs, infinities may be a mask
+        if bad := int(unfit.sum()):
             raise AliveError(
                 f"batch {number} has {bad} NaN or infinite value{'s' * (bad > 1)} in its inputs {list(x.shape)}",
                 "Clean the data first: nothing that such a point shows about the model is true",
@@ -81,7 +84,7 @@ def run(model: nn.Module, batch: Any, number: int, forward: Callable[[nn.Module,
         if isinstance(batch, Mapping):
             return model(**batch)
         return model(batch if isinstance(batch, Tensor) else batch[0])
-    except (RuntimeError, TypeError, ValueError) as error:
+    except Exception as error:
         if isinstance(error, AliveError):
             raise
         shapes = ", ".join(str(list(x.shape)) for x in tensors(batch))

@@ -114,8 +114,13 @@ class Census:
         raise KeyError(name)
 
     def __add__(self, other: Census) -> Census:
-        if len(other.layers) > len(self.layers):
-            return _sum(other, self, swapped=True)
+        ours, theirs = ({layer.name for layer in census.layers} for census in (self, other))
+        if ours.isdisjoint(theirs):
+            raise AliveError(
+                f"the two censuses have no layer in common: {', '.join(sorted(ours)[:3])} and "
+                f"{', '.join(sorted(theirs)[:3])}",
+                "Add censuses of one and the same model",
+            )
         return _sum(self, other)
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,7 +196,7 @@ def census(
     """
     counter = _Counter(point_axis, keep_points)
     taps = Taps(model, counter, layers=layers, unit_axes=unit_axes, activations=activations)
-    training = {module: module.training for module in bare(model).modules()}
+    training = {module: module.training for module in model.modules()}
     try:
         model.eval()
         total: Census | None = None
@@ -199,9 +204,9 @@ def census(
             counter.expect(batches.points_in(batch, point_axis, number))
             batches.run(model, batch, number, forward)
             if not counter.seen:
-                raise without_activations(model)
+                raise without_activations(model, taps.passed_over)
             counted = counter.count()
-            total = counted if total is None else total + counted
+            total = counted if total is None else _sum(total, counted)
     finally:
         taps.remove()
         for module, mode in training.items():
@@ -242,6 +247,8 @@ class _Counter:
 
     def watch(self, call: Call) -> Any:
         """Take the extremes of one layer on the way."""
+        if not call.z.numel():  # an expert that no point was sent to
+            return call.activate()
         z = canonical(call.z.detach(), call.tap.unit_axis, self.point_axis)
         z, told_apart = _by_point(z, self.points)
         positions = tuple(range(2, z.ndim))
@@ -289,20 +296,30 @@ def _overall(states: Tensor) -> Tensor:
     return overall
 
 
-def _sum(large: Census, small: Census, swapped: bool = False) -> Census:
-    """The two together. A layer that only some batches reach may be missing from the smaller one."""
-    place = {layer.name: number for number, layer in enumerate(large.layers)}
-    strange = [layer.name for layer in small.layers if layer.name not in place]
-    if strange:
-        raise AliveError(
-            f"the two censuses are of different layers: {', '.join(strange[:5])} is only in one",
-            "Add censuses of one and the same model",
-        )
-    parts = {layer.name: layer for layer in small.layers}
-    layers = tuple(layer.plus(parts[layer.name]) if layer.name in parts else layer for layer in large.layers)
+def _sum(a: Census, b: Census) -> Census:
+    """The two together; a layer that only some batches reach may be missing from either."""
+    ours, theirs = ({layer.name: layer for layer in census.layers} for census in (a, b))
+    names = _merged(list(ours), list(theirs))
+    layers = tuple(
+        ours[name].plus(theirs[name]) if name in ours and name in theirs else ours.get(name) or theirs[name]
+        for name in names
+    )
     died_at = None
-    if large.died_at is not None and small.died_at is not None:
-        moved = torch.tensor([*(place[layer.name] for layer in small.layers), ALIVE], dtype=torch.int16)
-        halves = [large.died_at, moved[small.died_at.long()]]
-        died_at = torch.cat(halves[::-1] if swapped else halves)
-    return Census(layers, large.points.plus(small.points), died_at)
+    if a.died_at is not None and b.died_at is not None:
+        died_at = torch.cat([_renumbered(a.died_at, list(ours), names), _renumbered(b.died_at, list(theirs), names)])
+    return Census(layers, a.points.plus(b.points), died_at)
+
+
+def _merged(ours: list[str], theirs: list[str]) -> list[str]:
+    """All names; those that only they have follow the one they follow there."""
+    names, place = list(ours), 0
+    for name in theirs if theirs != ours else ():
+        if name not in ours:
+            names.insert(place, name)
+        place = names.index(name) + 1
+    return names
+
+
+def _renumbered(died_at: Tensor, old: list[str], new: list[str]) -> Tensor:
+    place = {name: number for number, name in enumerate(new)}
+    return torch.tensor([*(place[name] for name in old), ALIVE], dtype=torch.int16)[died_at.long()]

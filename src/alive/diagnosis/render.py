@@ -27,7 +27,7 @@ def table(census: Census) -> Group:
     grid.add_column("died here\nfirst", justify="right")
     for layer in _listed(census):
         grid.add_row(
-            layer.name,
+            Text(layer.name),  # a name is not markup
             *_cells(layer.units, census),
             *(_cells(layer.points, census) if layer.points.total else ["·"] * len(_shown(census))),
             Text(str(layer.first_deaths or ""), style="red"),
@@ -36,9 +36,8 @@ def table(census: Census) -> Group:
     grid.add_row("all", *_cells(census.units, census), *_cells(census.points, census), "", style="bold")
     hidden = len(census.layers) - len(_listed(census))
     note = [Text(f"({hidden} layers not shown)", style="dim")] if hidden else []
-    return Group(
-        grid, *note, *map(_spoken, advise(census)) or [Text("Every unit and every point is alive.", style="green")]
-    )
+    advice = [_spoken(a) for a in advise(census)]
+    return Group(grid, *note, *(advice or [Text("Every unit and every point is alive.", style="green")]))
 
 
 def text(census: Census) -> str:

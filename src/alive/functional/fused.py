@@ -113,8 +113,10 @@ def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> t
     z = z.flatten(2) if z.ndim > 2 else z.unsqueeze(2)
     plus, minus = rule.shares
     pooled = z.shape[2] > 1 and rule.conv == "channel"
-    top = z.amax(2, keepdim=True) if pooled and plus else z
-    bottom = z.amin(2, keepdim=True) if pooled and minus else top
+    # Contiguous where that is cheap: the kernel is compiled anew for every layout it meets.
+    z = z if pooled else z.contiguous()
+    top = z.amax(2, keepdim=True).contiguous() if pooled and plus else z
+    bottom = z.amin(2, keepdim=True).contiguous() if pooled and minus else top
     s, *pull = measure(
         z.numpy(),
         (top if plus else bottom).numpy(),

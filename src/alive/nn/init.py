@@ -15,7 +15,8 @@ from ..errors import AliveError, expect, expect_one_of, near
 Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 Initialiser = Callable[[Sequence[Layer], Layer, Generator | None, float], None]
 
-# On MOONS from 50x4 to 1000x4 this reaches 0.99 more often than 0 does; 2 gains nothing more beside a penalty.
+# On MOONS without a penalty, 50x4 to 1000x4, more networks reach 0.99 with this than with 0 (21 and 4 of 48).
+# It does not cure every start: with a penalty, 200x4 did no better with it than without.
 MIRROR_NOISE = 1.0
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from ..errors import AliveError, expect_one_of
 from ..functional import AGGREGATES, Activation, Separation, Slacks, aggregate, fused, separation
 from ..taps import Call, Tap, Taps, bare, watchers, without_activations
 from .schedule import Schedule
 
+OPTIONS = ("weight", "aggregate", "include_output", "layers", "point_axis", "unit_axes", "activations")
+RELU = Activation("relu")
 UNREAD = 100  # forward passes whose penalty nobody asked for, before we say so
 
 
@@ -51,7 +55,7 @@ class Jumpstart:
         **rule: Any,
     ) -> None:
         for option in rule:
-            expect_one_of("option", option, [*Separation.__dataclass_fields__, "aggregate", "include_output", "layers"])
+            expect_one_of("option", option, [*Separation.__dataclass_fields__, *OPTIONS])
         expect_one_of("aggregate", aggregate, AGGREGATES)
         self.rule = Separation(**rule)
         self.schedule = weight if isinstance(weight, Schedule) else Schedule(weight)
@@ -65,8 +69,12 @@ class Jumpstart:
         self._slacks: list[Slacks] = []
         self._passes = self._recorded = 0
         self._recording = False
+        self._before = 0
         self._warned: set[str] = set()
         self._taps = Taps(model, self, layers=layers, unit_axes=unit_axes, activations=activations)
+
+    def __repr__(self) -> str:
+        return f"Jumpstart({self.schedule}, {self.rule}, {self._aggregate}, include_output={self._include_output})"
 
     def __enter__(self) -> Jumpstart:
         return self
@@ -94,7 +102,7 @@ class Jumpstart:
                 "its first call (or call torch._dynamo.reset() after attaching)",
             )
         if recorded and not layers:
-            raise without_activations(self._model)
+            raise without_activations(self._model, self._taps.passed_over)
         if not any(layers):
             return torch.zeros((), device=next(self._root.parameters(), torch.empty(0)).device)
         return self.weight * aggregate(layers, self._aggregate)
@@ -104,6 +112,7 @@ class Jumpstart:
     def begin(self) -> None:
         """Record this pass if the model trains, and this is not a checkpointed part run again by backward."""
         self._recording = self._root.training and torch.is_grad_enabled() and not _in_backward()
+        self._before = len(self._slacks)
         self._passes += not _in_backward()
         self._recorded += self._recording
         if self._recorded == UNREAD:
@@ -111,27 +120,33 @@ class Jumpstart:
 
     def watch(self, call: Call) -> Any:
         """Measure the slacks of one layer on its way through the activation."""
-        if not torch.is_grad_enabled() or not self._root.training:
-            if self._recording:
-                self._warn(
-                    "no_grad",
-                    f"{call.tap.name} ran under no_grad inside a training pass and is not penalised; "
-                    "with activation checkpointing use torch.utils.checkpoint(..., use_reentrant=False)",
-                )
+        if not self._recording:
+            return call.activate()
+        if not torch.is_grad_enabled():
+            self._warn(
+                "no_grad",
+                f"{call.tap.name} ran under no_grad inside a training pass and is not penalised; "
+                "with activation checkpointing use torch.utils.checkpoint(..., use_reentrant=False)",
+            )
             return call.activate()
         if _can_fuse(call):
             y, slacks = fused.relu_slacks(
                 call.z, self.rule, unit_axis=call.tap.unit_axis, point_axis=self._point_axis, inplace=call.inplace
             )
         else:
-            slacks = self._measure(call.z, call.tap)  # before the activation, which may happen in place
+            with _kept_by_us():
+                slacks = self._measure(call.z, call.tap)  # before the activation, which may happen in place
             y = call.activate()
         self._record(slacks, call.tap)
         return y
 
     def end(self, output: Any) -> None:
-        """Measure the output too, if asked."""
-        if self._recording and self._include_output and output is not None:
+        """Measure the output too, if asked; forget a pass that failed."""
+        if output is None:
+            del self._slacks[self._before :]
+            self._passes -= not _in_backward()
+            self._recorded -= self._recording
+        elif self._recording and self._include_output:
             if not isinstance(output, Tensor):
                 raise AliveError(
                     f"include_output needs a model that returns one tensor, got {type(output).__name__}",
@@ -149,8 +164,6 @@ class Jumpstart:
         return slacks
 
     def _record(self, slacks: Slacks, tap: Tap) -> None:
-        if not self._recording:
-            return
         self._slacks.append(slacks)
         for axis in self.rule.axes:
             if axis not in slacks:
@@ -165,9 +178,21 @@ class Jumpstart:
 
 def _can_fuse(call: Call) -> bool:
     """Whether ReLU and slacks can be one op: plain eager tensors, and nothing in place on a view or a leaf."""
-    if call.tap.activation.name != "relu" or torch.compiler.is_compiling() or type(call.z) is not Tensor:
+    if call.tap.activation != RELU or torch.compiler.is_compiling() or type(call.z) is not Tensor or _checkpointed():
         return False
     return not call.inplace or not (call.z._is_view() or call.z.is_leaf)
+
+
+def _checkpointed() -> bool:
+    """Whether someone else decides what is saved for backward, such as activation checkpointing."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def _kept_by_us() -> AbstractContextManager[Any]:
+    """Save our few indices past activation checkpointing, so that what it runs again need not measure again."""
+    if torch.compiler.is_compiling() or not _checkpointed():
+        return nullcontext()
+    return saved_tensors_hooks(lambda x: x, lambda x: x)
 
 
 def _in_backward() -> bool:

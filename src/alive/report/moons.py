@@ -39,17 +39,20 @@ class Panel:
 
 def decision_maps(panels: Sequence[Panel], x: NDArray[np.float64], y: NDArray[np.int64], path: Path) -> None:
     """Draw what each network decides over the plane, with the training points x [N, 2], y [N], to a PNG."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    between = LinearSegmentedColormap.from_list("classes", [CLASSES[0], "white", CLASSES[1]])
     figure, axes = _grid(len(panels))
     for panel, axis in zip(panels, axes, strict=True):
         axis.imshow(
             panel.probability,
             extent=panel.extent,
             origin="lower",
-            cmap="PuOr_r",
+            cmap=between,
             vmin=0,
             vmax=1,
             aspect="auto",
-            alpha=0.8,
+            alpha=0.6,
         )
         for label, colour in enumerate(CLASSES):
             own = x[y == label]

@@ -36,7 +36,7 @@ def _leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fal
 
 
 def _rrelu(
-    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False, **_: Any
 ) -> Seen:
     return Seen(input, Activation("rrelu"), inplace)
 
@@ -71,6 +71,10 @@ def _gelu(input: Tensor, approximate: str = "none") -> Seen:
 
 def _silu(input: Tensor, inplace: bool = False) -> Seen:
     return Seen(input, Activation("silu"), inplace)
+
+
+def _hardswish(input: Tensor, inplace: bool = False) -> Seen:
+    return Seen(input, Activation("hardswish"), inplace)
 
 
 def _mish(input: Tensor, inplace: bool = False) -> Seen:
@@ -116,12 +120,15 @@ READERS: dict[Callable[..., Any], Reader] = {
     torch.selu_: _inplace(_selu),
     F.gelu: _gelu,
     F.silu: _silu,
+    F.hardswish: _hardswish,
     F.mish: _mish,
     F.softplus: _softplus,
 }
 
 # Modules that spell an activation out in elementary operations; by name, so that their package need not be there.
 HANDMADE: dict[str, Activation] = {
+    "transformers.activations.GELUActivation": Activation("gelu"),
+    "transformers.activations.GELUTanh": Activation("gelu"),
     "transformers.activations.NewGELUActivation": Activation("gelu"),
     "transformers.activations.FastGELUActivation": Activation("gelu"),
     "transformers.activations.QuickGELUActivation": Activation("gelu"),

@@ -6,10 +6,12 @@ activation, be it made by `nn.ReLU(inplace=True)`, `F.relu`, `torch.relu` or `z.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.overrides import TorchFunctionMode
@@ -73,6 +75,7 @@ class Taps:
         self._unit_axes = dict(unit_axes or {})
         self._paths = {module: path for path, module in root.named_modules()}
         self._handmade = {m: a for m in self._paths if (a := _handmade(m, activations or {})) is not None}
+        self.passed_over: dict[str, None] = {}  # names that match none of the patterns
         self._running: list[nn.Module] = []
         self._uses: dict[str, int] = {}
         self._unit_axis: int | None = None
@@ -84,6 +87,7 @@ class Taps:
         for hooks in (module._forward_pre_hooks, module._forward_hooks):
             for key in [key for key, hook in hooks.items() if hook is _idle]:
                 del hooks[key]
+                module._forward_hooks_always_called.pop(key, None)
         yield module.register_forward_pre_hook(_Hook(self, Taps._enter))
         yield module.register_forward_hook(_Hook(self, Taps._leave), always_call=True)
 
@@ -92,29 +96,51 @@ class Taps:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        if self._running:
+            self._finish(None)
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._running and self._broken_off(module):
+            self._finish(None)
         if not self._running:
             self._uses, self._unit_axis, self._deaf = {}, None, 0
             self._mode.__enter__()
             self.watcher.begin()
         self._running.append(module)
         if module in self._handmade:
-            if args and isinstance(args[0], Tensor):
+            if args and isinstance(args[0], Tensor) and not self._deaf:
                 self._see(args[0], self._handmade[module], inplace=False, activate=lambda: None)
             self._deaf += 1
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        self._running.pop()
+        if not self._running or self._running[-1] is not module:
+            return  # it failed before it was entered
         if module in self._handmade:
             self._deaf -= 1
-        if not self._running:
-            self._mode.__exit__(None, None, None)
-            self.watcher.end(output)
+        if len(self._running) == 1:
+            self._finish(output)
+        else:
+            self._running.pop()
+
+    def _finish(self, output: Any) -> None:
+        self._running.clear()
+        self._mode.__exit__(None, None, None)
+        self.watcher.end(output)
+
+    def _broken_off(self, module: nn.Module) -> bool:
+        """Whether the pass on record is over: an interrupt ended it, of which torch tells no hook."""
+        if torch.compiler.is_compiling():
+            return False
+        outermost = self._running[0]
+        inside = f"{self._paths[outermost]}.".lstrip(".")
+        if module is not outermost and self._paths[module].startswith(inside):
+            return False
+        return not _is_on_stack(outermost, times=1 + (module is outermost))
 
     def _see(self, z: Tensor, activation: Activation, *, inplace: bool, activate: Callable[[], Any]) -> Any:
         name = self._name(activation)
         if self._layers and not any(fnmatchcase(name, pattern) for pattern in self._layers):
+            self.passed_over[name] = None
             return activate()
         tap = Tap(name, activation, self._units_of(name, z))
         self._deaf += 1  # what the watcher computes is not the model's
@@ -149,7 +175,7 @@ class _Mode(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.taps._deaf:
+        if self.taps._deaf or not self.taps._running:
             return func(*args, **kwargs)
         if func in UNIT_AXIS:
             self.taps._unit_axis = UNIT_AXIS[func]
@@ -183,6 +209,14 @@ def _left_in_a_copy() -> Callable[..., None]:
     return _idle
 
 
+def _is_on_stack(module: nn.Module, times: int) -> bool:
+    frame = sys._getframe()
+    while frame is not None and times:
+        times -= frame.f_code is nn.Module._call_impl.__code__ and frame.f_locals["self"] is module
+        frame = frame.f_back  # type: ignore[assignment]
+    return not times
+
+
 def _handmade(module: nn.Module, declared: Mapping[type[nn.Module], Activation]) -> Activation | None:
     kind = type(module)
     return declared.get(kind) or HANDMADE.get(f"{kind.__module__}.{kind.__qualname__}")
@@ -212,8 +246,13 @@ def watchers(model: nn.Module) -> Iterator[Watcher]:
                 yield hook.taps.watcher
 
 
-def without_activations(model: nn.Module) -> AliveError:
-    """What to say of a model in which no tap was met."""
+def without_activations(model: nn.Module, passed_over: Iterable[str] = ()) -> AliveError:
+    """What to say of a model in which no tap was met, or only taps that `layers` passed over."""
+    if names := list(passed_over):
+        return AliveError(
+            f"no tap matches the patterns in layers; there are {', '.join(names[:8])}{' ...' * (len(names) > 8)}",
+            'Patterns are shell-like and match whole names: layers=["features.*"]',
+        )
     root = bare(model)
     made_of = ", ".join(sorted({type(m).__name__ for m in root.modules() if not list(m.children())}))
     return AliveError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from dataclasses import dataclass
 from os import PathLike
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn, optim
 
 from ..errors import AliveError
+from ..files import write_atomically
 
 FORMAT = 1
 
@@ -80,36 +80,28 @@ def save(checkpoint: Checkpoint, path: str | PathLike[str]) -> None:
 
 def load(path: str | PathLike[str]) -> Checkpoint:
     """Read a checkpoint, refusing what is damaged or not one of ours."""
+    return _parse(Path(path), *_read(Path(path)))
+
+
+def load_weights(model: nn.Module, path: str | PathLike[str]) -> None:
+    """Put the weights of a checkpoint, or of a plain .safetensors state dict, into a model of the same architecture."""
+    header, tensors = _read(Path(path))
+    kept = _parse(Path(path), header, tensors).model if "alive" in header else tensors
+    _expect_same_architecture(kept, model.state_dict())
+    model.load_state_dict(kept)
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Header and tensors of a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
     if not path.is_file():
         raise AliveError(f"there is no checkpoint {path}", "Leave out resume to begin, or correct the path")
     try:
         with safe_open(path, "pt") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, ValueError, SafetensorError) as error:
-        raise AliveError(f"{path} is damaged or no checkpoint: {error}", "Resume from another, or begin anew") from None
-    return _parse(path, header, tensors)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file in one step, through a neighbour that is safely on disk first."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        try:
-            with part.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise AliveError(
-            f"cannot write {path}: {error.strerror}", "Choose a folder that exists and can be written"
-        ) from None
+        raise AliveError(f"{path} is damaged or no checkpoint: {error}", "Take another file, or begin anew") from None
 
 
 def _parse(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> Checkpoint:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from ..errors import AliveError
-from .checkpoint import write_atomically
+from ..files import write_atomically
 from .result import Row
 
 HEADER = ",".join(field.name for field in fields(Row)) + "\n"

@@ -27,7 +27,7 @@ DEFAULTS = Settings()
 
 
 class Keeper(Protocol):
-    """What keeps units and points alive, such as an attached alive.Jumpstart."""
+    """What keeps units and points alive, such as an attached alive.Jumpstart; runs are resumed under the same repr."""
 
     def penalty(self) -> Tensor:
         """The penalty of the forward pass just made, a scalar to add to the loss."""
@@ -69,7 +69,8 @@ def train(
         at_end.callback(model.train, model.training)
         at_end.enter_context(_seeded(model, settings.seed))
         run = _Run(model, data, settings, keep)
-        identity = {"settings": asdict(settings), "data": _fingerprint(data), "keep": keep and type(keep).__name__}
+        kept_by = None if keep is None else repr(keep)
+        identity = {"settings": asdict(settings), "data": _fingerprint(data), "keep": kept_by}
         saver = Saver(checkpoint, (model, run.optimiser), identity=identity, every=checkpoint_every)
         place = saver.begin(resume=resume)
         if progress is not None:
@@ -144,13 +145,14 @@ class _Run:
 
     def _measure(self, place: Place) -> str | None:
         """Add the row of a finished epoch, with the accuracies of the network as it now is."""
-        logits = [logits_of(self.model, x) for x, _ in (self.train, self.test or self.train)]
+        parts = [self.train, *([self.test] if self.test else [])]
+        logits = logits_of(self.model, *(x for x, _ in parts))
         if not all(part.isfinite().all() for part in logits):
             return self._advise(f"the logits are not finite after epoch {place.epoch}")
         points = len(self.train[1])
-        tested = accuracy(logits[1], self.test[1]) if self.test else None
-        trained = accuracy(logits[0], self.train[1])
-        place.finish(Row(place.epoch, place.loss / points, place.penalty / points, trained, tested))
+        trained, *tested = (accuracy(part, y) for part, (_, y) in zip(logits, parts, strict=True))
+        row = Row(place.epoch, place.loss / points, place.penalty / points, trained, tested[0] if tested else None)
+        place.finish(row)
         return None
 
 

@@ -38,7 +38,10 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
 
 
 @torch.no_grad()
-def logits_of(model: nn.Module, x: Tensor) -> Tensor:
-    """Logits of all points in eval mode, in which the model is left."""
+def logits_of(model: nn.Module, *parts: Tensor) -> tuple[Tensor, ...]:
+    """Logits of each part of the points in eval mode, in which the model is left; few points go in one pass."""
     model.eval()
-    return torch.cat([model(part) for part in torch.split(x, POINTS_AT_ONCE)])
+    sizes = [len(part) for part in parts]
+    if sum(sizes) <= POINTS_AT_ONCE:
+        return model(torch.cat(parts)).split(sizes)  # type: ignore[no-any-return]
+    return tuple(torch.cat([model(some) for some in part.split(POINTS_AT_ONCE)]) for part in parts)

@@ -1,0 +1,199 @@
+"""Separation slacks against numbers worked out by hand, and against the theorems of the paper."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from alive.errors import AliveError
+from alive.functional import AGGREGATES, Separation, aggregate, slacks
+from alive.functional.separation import canonical
+
+Z = torch.tensor([[2.0, 0.5, -4.0], [-3.0, 0.25, -0.5]])  # two points, three units
+# By hand. Units: max (2, .5, -.5), min (-3, .25, -4). Points: max (2, .25), min (-4, -3).
+
+
+def of(z: Tensor, **rule) -> dict[str, list[float]]:
+    return {axis: s.tolist() for axis, s in slacks(z, Separation(**rule)).items()}
+
+
+def test_dense_slacks_equal_the_hand_computed() -> None:
+    assert of(Z) == {"U": [0.0, (0.5 + 1.25) / 2, 1.5 / 2], "P": [0.0, 0.75 / 2]}
+    assert of(Z, mode="U") == {"U": [0.0, 0.875, 0.75]}
+    assert of(Z, mode="P") == {"P": [0.0, 0.375]}
+
+
+def test_the_layer_as_a_whole_is_one_term() -> None:
+    assert of(Z, mode="L") == {"L": [0.0]}
+    assert of(Z / 8, mode="L") == {"L": [(0.75 + 0.5) / 2]}
+
+
+def test_one_sided_slacks_see_one_side_only() -> None:
+    assert of(Z, against="death") == {"U": [0.0, 0.5, 1.5], "P": [0.0, 0.75]}
+    assert of(Z, against="linearity") == {"U": [0.0, 1.25, 0.0], "P": [0.0, 0.0]}
+
+
+def test_margins_balance_and_cutoff_enter_as_in_the_formula() -> None:
+    assert of(Z, mode="U", pos_margin=3.0, neg_margin=0.0) == {"U": [0.5, (2.5 + 0.25) / 2, 3.5 / 2]}
+    assert of(Z, mode="U", balance=0.75) == {"U": [0.0, 0.75 * 0.5 + 0.25 * 1.25, 0.75 * 1.5]}
+    shifted = slacks(Z + 0.5, Separation(), cutoff=0.5)
+    assert {axis: s.tolist() for axis, s in shifted.items()} == of(Z)
+
+
+MAP = torch.tensor([[[[2.0, -2.0]], [[0.5, 0.0]]], [[[0.0, 0.5]], [[0.25, -0.5]]]])  # [N=2, C=2, H=1, W=2]
+
+
+def test_conv_by_channel_takes_extremes_over_positions_too() -> None:
+    assert of(MAP) == {"U": [0.0, (0.5 + 0.5) / 2], "P": [0.0, (0.5 + 0.5) / 2]}
+
+
+def test_conv_by_position_has_a_slack_for_each_position() -> None:
+    found = of(MAP, conv="position")
+    # unit 0: positions (2, 0) and (-2, .5); unit 1: (.5, .25) and (0, -.5)
+    assert found["U"] == [(0 + 1) / 2, (0.5 + 0) / 2, (0.5 + 1.25) / 2, (1 + 0.5) / 2]
+    # point 0: (2, .5) and (-2, 0); point 1: (0, .25) and (.5, -.5)
+    assert found["P"] == [(0 + 1.5) / 2, (1 + 0) / 2, (0.75 + 1) / 2, (0.5 + 0.5) / 2]
+
+
+@pytest.mark.law
+def test_term_counts_are_those_of_the_two_codes() -> None:
+    z = torch.randn(5, 3, 4, 7)
+    by_channel, by_position = slacks(z, Separation()), slacks(z, Separation(conv="position"))
+    assert (len(by_channel["U"]), len(by_channel["P"])) == (3, 5)
+    assert (len(by_position["U"]), len(by_position["P"])) == (3 * 4 * 7, 5 * 4 * 7)
+
+
+@pytest.mark.law
+def test_violation_is_punished_and_satisfaction_is_free() -> None:
+    """The printed equations 10 and 12, max{0, −1−min}, have it the other way round."""
+    separated, dead, linear = torch.tensor([[2.0], [-2.0]]), torch.full((2, 1), -2.0), torch.full((2, 1), 2.0)
+    printed = torch.relu(-1 - separated.amin(0)), torch.relu(-1 - linear.amin(0))
+    assert (printed[0] > 0).all()
+    assert (printed[1] == 0).all()
+    assert of(separated, mode="U") == {"U": [0.0]}
+    assert of(dead, mode="U") == {"U": [1.5]}
+    assert of(linear, mode="U") == {"U": [1.5]}
+    assert of(dead, mode="U", against="linearity") == {"U": [0.0]}
+    assert of(linear, mode="U", against="death") == {"U": [0.0]}
+
+
+def _one_unit(against: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x = torch.randn(9, 4, dtype=torch.float64)
+    w = (0.1 * torch.randn(1, 4, dtype=torch.float64)).requires_grad_()
+    b = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    z = torch.nn.functional.linear(x, w, b)
+    slacks(z, Separation(mode="U", against=against))["U"].sum().backward()
+    return x, z.detach()[:, 0], w.grad[0], b.grad
+
+
+@pytest.mark.law
+def test_gradients_of_the_negative_slack_are_equations_35_to_38() -> None:
+    x, z, w_grad, b_grad = _one_unit("linearity")
+    lowest = z.argmin()
+    assert z[lowest] > -1
+    assert torch.equal(w_grad, x[lowest])
+    assert b_grad.item() == 1.0
+
+
+@pytest.mark.law
+def test_gradients_of_the_positive_slack_are_equations_39_to_42() -> None:
+    x, z, w_grad, b_grad = _one_unit("death")
+    highest = z.argmax()
+    assert z[highest] < 1
+    assert torch.equal(w_grad, -x[highest])
+    assert b_grad.item() == -1.0
+
+
+@pytest.mark.law
+def test_a_satisfied_slack_has_no_gradient() -> None:
+    z = torch.tensor([[5.0], [-5.0]], requires_grad=True)
+    slacks(z, Separation(mode="U"))["U"].sum().backward()
+    assert z.grad is not None
+    assert not z.grad.any()
+
+
+@pytest.mark.law
+@pytest.mark.parametrize(("balance", "moves"), [(0.5, False), (0.51, True)])
+def test_bias_has_no_gradient_at_balance_one_half_while_both_slacks_are_active(balance: float, moves: bool) -> None:
+    bias = torch.zeros(3, requires_grad=True)
+    z = 0.1 * torch.randn(8, 3) + bias
+    slacks(z, Separation(mode="U", balance=balance))["U"].sum().backward()
+    assert bool(bias.grad.abs().max() > 1e-6) == moves
+
+
+@pytest.mark.law
+@given(st.floats(-0.9, 0.9), st.floats(-0.9, 0.9))
+def test_while_both_are_active_the_slack_is_one_less_half_the_spread(a: float, b: float) -> None:
+    z = torch.tensor([[a], [b]], dtype=torch.float64)
+    assert slacks(z, Separation(mode="U"))["U"].item() == pytest.approx(1 - abs(a - b) / 2)
+
+
+@pytest.mark.law
+def test_an_axis_over_one_value_is_skipped_since_nothing_could_satisfy_it() -> None:
+    assert list(slacks(torch.randn(1, 4), Separation())) == ["P"]
+    assert list(slacks(torch.randn(4, 1), Separation())) == ["U"]
+    assert list(slacks(torch.randn(1, 1), Separation())) == []
+    assert list(slacks(torch.randn(1, 1), Separation(mode="L"))) == []
+    assert list(slacks(torch.randn(1, 1, 2, 1), Separation())) == ["U", "P"]
+    assert list(slacks(torch.randn(1, 4, 2, 2), Separation(conv="position"))) == ["P"]
+    assert list(slacks(torch.randn(4), Separation())) == ["P"]  # a lone vector is one point
+
+
+@pytest.mark.law
+@pytest.mark.parametrize(("ties", "expected"), [("split", [-0.25, -0.25]), ("single", [-0.5, 0.0])])
+def test_ties_share_the_gradient_or_give_it_to_the_first(ties: str, expected: list[float]) -> None:
+    z = torch.tensor([[0.5], [0.5], [-9.0]], requires_grad=True)
+    slacks(z, Separation(mode="U", ties=ties))["U"].sum().backward()
+    assert z.grad[:, 0].tolist() == [*expected, 0.0]
+
+
+def test_axes_say_where_units_and_points_lie() -> None:
+    z = torch.randn(5, 3, 4, 2)
+    expected = slacks(z, Separation())
+    for moved, where in (
+        (z.movedim(1, -1), {"unit_axis": -1}),
+        (z.movedim(0, 1), {"unit_axis": 0, "point_axis": 1}),
+        (z.permute(2, 0, 3, 1), {"unit_axis": 3, "point_axis": 1}),
+    ):
+        found = slacks(moved, Separation(), **where)
+        assert all(torch.equal(found[axis], expected[axis]) for axis in expected)
+
+
+def test_where_units_and_points_claim_one_axis_the_units_keep_it() -> None:
+    z = torch.randn(5, 3)
+    assert canonical(z, unit_axis=-1, point_axis=1).shape == (5, 3)
+
+
+def test_low_precision_is_measured_in_float32() -> None:
+    for dtype in (torch.bfloat16, torch.float16):
+        assert slacks(Z.to(dtype), Separation())["U"].dtype == torch.float32
+    assert slacks(Z.double(), Separation())["U"].dtype == torch.float64
+
+
+LAYERS = [{"U": torch.tensor([1.0, 2.0]), "P": torch.tensor([4.0])}, {"U": torch.tensor([3.0]), "P": torch.tensor([0.0])}]
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [("sumsq", 30.0), ("sum", 10.0), ("norm", math.sqrt(30)), ("mean", 2.0), ("balanced", 6 / 3 + 4 / 2)],
+)
+def test_aggregates_equal_the_hand_computed(how: str, expected: float) -> None:
+    assert aggregate(LAYERS, how).item() == pytest.approx(expected)
+
+
+def test_every_aggregate_is_tested_above_and_an_unknown_one_is_refused() -> None:
+    assert set(AGGREGATES) == {"sumsq", "sum", "norm", "mean", "balanced"}
+    with pytest.raises(AliveError, match="did you mean 'sumsq'"):
+        aggregate(LAYERS, "summsq")
+
+
+@pytest.mark.law
+def test_the_norm_has_gradient_zero_at_zero() -> None:
+    s = torch.zeros(3, requires_grad=True)
+    aggregate([{"U": s}], "norm").backward()
+    assert s.grad.tolist() == [0.0, 0.0, 0.0]

@@ -1,0 +1,47 @@
+"""Benchmarks: what they measure is what they say. Times are never asserted; bytes are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from alive.benchmarks import Figure, penalty
+from alive.benchmarks.figure import interleaved
+from alive.nn import RectangularConv
+from alive.penalties import Jumpstart
+
+
+def test_a_figure_knows_its_target():
+    assert Figure("a", 1.05, 1.05).reached
+    assert not Figure("a", 1.06, 1.05).reached
+    assert Figure("a", 99.0).reached
+    assert "MISSED" in str(Figure("a", 1.06, 1.05))
+
+
+def test_interleaved_runs_all_rivals_in_turn_after_a_warm_up():
+    calls: list[str] = []
+    taken = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3)
+    assert calls == ["a", "b"] * 4
+    assert set(taken) == {"a", "b"}
+
+
+@pytest.mark.twin
+def test_the_straightforward_rival_computes_the_same_penalty_and_gradient():
+    x = torch.randn(4, 3, 8, 8)
+    found = []
+    for attach in (Jumpstart, penalty.Straightforward):
+        model = RectangularConv(3, 10, depth=3, width=4, generator=torch.Generator().manual_seed(0))
+        keep = attach(model)
+        model(x)
+        value = keep.penalty()
+        value.backward()
+        keep.detach()
+        found.append([value.detach(), *(p.grad for p in model.hidden.parameters())])
+    torch.testing.assert_close(*found)
+
+
+def test_the_penalty_saves_nothing_of_the_size_of_the_activations():
+    _, saved = penalty._rivals(depth=4, width=16, batch=16)
+    plain = saved["plain"]()
+    assert saved["alive"]() <= penalty.SAVED * plain
+    assert saved["straightforward"]() > 1.5 * plain, "the measure must see what a straightforward version saves"

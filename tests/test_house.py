@@ -1,0 +1,82 @@
+"""The house: documents that run, a tree that is complete, imports that point downward."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def snippets(language: str) -> list[object]:
+    return [
+        pytest.param(code, id=f"{path.name}-{number}")
+        for path in DOCUMENTS
+        for number, code in enumerate(re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.M | re.S))
+    ]
+
+
+@pytest.mark.parametrize("code", snippets("python"))
+def test_python_in_the_documents_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "snippet", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("code", snippets("sh"))
+def test_commands_in_the_documents_are_understood(code, tmp_path, monkeypatch, capsys):
+    """Each `alive` command runs, shortened where it trains; each `make` target exists."""
+    from alive import cli
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\ndef make_model(): return nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))\n"
+    )
+    sys.modules.pop("mine", None)
+    short = {"train": ["--epochs", "2"], "demo": ["--epochs", "1", "--workers", "2"]}
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+    for line in code.splitlines():
+        words = re.sub(r"\s+#.*", "", line).replace('"', "").split()
+        if words[:1] == ["make"]:
+            assert words[1] in targets
+        elif words[:1] == ["alive"] and words[1] != "bench":
+            monkeypatch.setattr(sys, "argv", [*words, *short.get(words[1], [])])
+            with suppress(SystemExit):
+                cli.main()
+            assert not re.match("alive: (?!.* holds)", capsys.readouterr().err), line
+
+
+def test_the_readme_tree_names_every_file():
+    tree = (ROOT / "README.md").read_text()
+    files = [path for path in (ROOT / "src" / "alive").rglob("*.py") if path.name not in ("__init__.py", "__main__.py")]
+    missing = [str(path.relative_to(ROOT)) for path in files if path.name not in tree]
+    assert not missing
+
+
+def test_imports_point_downward():
+    linter = Path(sys.executable).with_name("lint-imports")
+    if not linter.exists():
+        pytest.skip("import-linter is not installed; pip install 'alive[dev]'")
+    done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_importing_alive_imports_no_torch():
+    code = "import sys, alive; print('torch' in sys.modules, alive.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == "False"
+
+
+def test_public_names_are_there():
+    import alive
+
+    for name in alive.__all__:
+        assert getattr(alive, name) is not None
+    assert callable(alive.census)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = alive.nonsense
