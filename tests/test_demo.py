@@ -35,6 +35,31 @@ def test_a_short_run_keeps_its_books():
     assert (again.panel.probability == outcome.panel.probability).all()
 
 
+@pytest.mark.twin
+def test_an_outcome_survives_its_wait_on_disk():
+    outcome = demo.train_one(demo.Job(demo.METHODS[5], seed=10, epochs=2))
+    back = demo.Outcome.from_json(outcome.to_json())
+    assert back.to_json() == outcome.to_json()
+    assert (back.units, back.best, back.panel.extent) == (outcome.units, outcome.best, outcome.panel.extent)
+    assert (back.panel.probability == outcome.panel.probability).all()
+
+
+def test_an_interrupted_run_goes_on_and_repeats_nothing(tmp_path):
+    jobs = [demo.Job(demo.METHODS[0], seed, epochs=2) for seed in (10, 11, 12)]
+
+    def pull_the_plug(job: demo.Job, epochs: int) -> None:
+        if len(list((tmp_path / demo.WAITING).iterdir())) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        demo.run(jobs, tmp_path, workers=1, tick=pull_the_plug)
+    (kept,) = (tmp_path / demo.WAITING).iterdir()
+    kept.write_text(kept.read_text().replace('"seconds": ', '"seconds": 1234'))
+    outcomes = demo.run(jobs, tmp_path, workers=1, tick=lambda job, epochs: None)
+    assert [outcome.seed for outcome in outcomes] == [10, 11, 12]
+    assert sum(outcome.seconds > 1000 for outcome in outcomes) == 1, "the finished one was read, not trained again"
+
+
 def test_summaries_are_means_with_sample_deviations():
     outcomes = [demo.train_one(demo.Job(demo.METHODS[0], seed=seed, epochs=1)) for seed in (10, 11)]
     (summary,) = demo.summarise(outcomes)
@@ -45,10 +70,10 @@ def test_summaries_are_means_with_sample_deviations():
 
 
 @pytest.mark.slow
-def test_relu_stays_at_chance_and_sep_up_does_not():
+def test_relu_stays_at_chance_and_sep_up_does_not(tmp_path):
     """001-T1 over ten seeds: about ten minutes."""
     jobs = [demo.Job(demo.METHODS[number], 10 + seed, 1000) for number in (0, 4) for seed in range(10)]
-    outcomes = list(demo.run(jobs, workers=2, tick=lambda job, epochs: None))
+    outcomes = demo.run(jobs, tmp_path, workers=2, tick=lambda job, epochs: None)
     relu, sep = demo.summarise(outcomes)
     assert (relu.method, relu.trained) == ("ReLU", 0)
     assert sep.method == "Sep-UP"

@@ -34,7 +34,7 @@ def test_near_names_the_nearest_and_lists_all() -> None:
 
 def test_expect_one_of_passes_known_names_and_refuses_others() -> None:
     expect_one_of("mode", "U", ["U", "P"])
-    with pytest.raises(AliveError, match="unknown mode 'Up'.*Known: UP"):
+    with pytest.raises(AliveError, match=r"unknown mode 'Up'.*Known: UP"):
         expect_one_of("mode", "Up", ["UP"])
 
 

@@ -90,7 +90,7 @@ def demo(
 
     jobs, processes = study.prepare(out, seeds=seeds, epochs=epochs, workers=workers)
     with _interruptible():
-        outcomes = _with_bars(jobs, lambda tick: study.run(jobs, workers=processes, tick=tick))
+        outcomes = _with_bars(jobs, lambda tick: study.run(jobs, out, workers=processes, tick=tick))
     _print(study.table(study.summarise(outcomes)))
     for file in study.write(outcomes, out):
         print(file)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
+import signal
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
+from ._version import __version__
 from .data import Data, moons
 from .diagnosis import Tally, census
 from .errors import expect
@@ -28,6 +33,7 @@ from .report import Panel, decision_maps, lives
 from .train import Row, Settings, logits_of, train
 
 DEPTH, WIDTH, EPOCHS, WEIGHT, FIRST_SEED = 50, 4, 1000, 1e-4, 10
+WAITING = ".waiting"  # folder of the outcomes of a run that is not complete
 TRACES = 100  # how often in a run the units and points are counted
 CHANCE = 44 / 85  # the larger class of the training set
 
@@ -54,6 +60,20 @@ METHODS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One network to train."""
+
+    method: Method
+    seed: int
+    epochs: int
+
+    @property
+    def file(self) -> str:
+        """Where its outcome waits while others of the run are still to come."""
+        return f"{__version__}-{self.method.name}-{self.seed}-{self.epochs}.json"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
     """One trained network: accuracies (best over epochs and last), its census, and what is drawn of it."""
@@ -68,45 +88,81 @@ class Outcome:
     seconds: float
     panel: Panel
 
+    def to_json(self) -> str:
+        """All of it as text."""
+        return json.dumps(asdict(self), default=np.ndarray.tolist)
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One network to train."""
+    @classmethod
+    def from_json(cls, text: str) -> Outcome:
+        """What `to_json` wrote."""
+        record = json.loads(text)
+        drawn = {key: np.array(value) if isinstance(value, list) else value for key, value in record["panel"].items()}
+        panel = Panel(**drawn | {"extent": tuple(record["panel"]["extent"])})
+        pairs = {key: tuple(record[key]) for key in ("best", "last")}
+        tallies = {key: Tally(*record[key]) for key in ("units", "points")}
+        return cls(**record | pairs | tallies | {"panel": panel})
 
-    method: Method
-    seed: int
-    epochs: int
 
+def run(jobs: Sequence[Job], folder: Path, *, workers: int, tick: Callable[[Job, int], None]) -> list[Outcome]:
+    """Train each job on one thread, `workers` processes at a time; `tick(job, epochs)` tells of so many epochs done.
 
-def run(jobs: Sequence[Job], *, workers: int, tick: Callable[[Job, int], None]) -> Iterable[Outcome]:
-    """Train each job in a process of its own thread, `workers` at a time; yields outcomes as they come.
-
-    `tick(job, epochs)` tells of so many epochs done.
+    Outcomes wait in `folder` until `write`: a run that was interrupted goes on from there and repeats nothing.
     """
+    waiting = folder / WAITING
+    waiting.mkdir(exist_ok=True)
+    outcomes = [Outcome.from_json((waiting / job.file).read_text()) for job in jobs if (waiting / job.file).exists()]
+    ahead = [job for job in jobs if not (waiting / job.file).exists()]
+    for job in jobs:
+        tick(job, 0 if job in ahead else job.epochs)
+    try:
+        for job, outcome in _trained(ahead, workers, tick):
+            write_atomically(waiting / job.file, outcome.to_json().encode())
+            outcomes.append(outcome)
+    except KeyboardInterrupt:
+        done = f"{len(outcomes)} of {len(jobs)} networks are trained"
+        raise KeyboardInterrupt(f"{done}; the same command goes on from there") from None
+    return sorted(outcomes, key=lambda o: (o.seed, o.method))
+
+
+def _trained(jobs: Sequence[Job], workers: int, tick: Callable[[Job, int], None]) -> Iterator[tuple[Job, Outcome]]:
+    """Each job and its outcome, as they come."""
     context = multiprocessing.get_context("spawn")
     news: Queue[tuple[int, int]] = context.Queue()
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_settle, initargs=(news,))
+    stop = context.Event()
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_settle, initargs=(news, stop))
     try:
-        waiting: set[Future[Outcome]] = {pool.submit(_train, number, job) for number, job in enumerate(jobs)}
-        while waiting:
-            done, waiting = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
+        running: dict[Future[Outcome], Job] = {pool.submit(_train, n, job): job for n, job in enumerate(jobs)}
+        while running:
+            done, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
             while not news.empty():
                 number, epochs = news.get()
                 tick(jobs[number], epochs)
             for future in done:
-                yield future.result()
+                yield running.pop(future), future.result()
     finally:
+        stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 _news: Queue[tuple[int, int]] | None = None
+_stop: Event | None = None
 
 
-def _settle(news: Queue[tuple[int, int]]) -> None:
-    """Prepare a worker: one thread, and a way to tell of progress."""
-    global _news
-    _news = news
+def _settle(news: Queue[tuple[int, int]], stop: Event) -> None:
+    """Prepare a worker: one thread, a way to tell of progress, and Ctrl-C left to the parent, who says when to stop."""
+    global _news, _stop
+    _news, _stop = news, stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_outlive_nobody, daemon=True).start()
     torch.set_num_threads(1)
+
+
+def _outlive_nobody() -> None:
+    """End this worker with its parent, also when that was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _train(number: int, job: Job) -> Outcome:
@@ -115,6 +171,8 @@ def _train(number: int, job: Job) -> Outcome:
     def told(epoch: int) -> None:
         if _news is not None and (epoch + 1) % every == 0:
             _news.put((number, every))
+        if _stop is not None and _stop.is_set():
+            raise InterruptedError
 
     return train_one(job, told)
 
@@ -278,4 +336,5 @@ def write(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
         ],
     }
     write_atomically(files[2], json.dumps(numbers, indent=2).encode())
+    shutil.rmtree(folder / WAITING, ignore_errors=True)
     return files

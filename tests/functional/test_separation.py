@@ -175,7 +175,10 @@ def test_low_precision_is_measured_in_float32() -> None:
     assert slacks(Z.double(), Separation())["U"].dtype == torch.float64
 
 
-LAYERS = [{"U": torch.tensor([1.0, 2.0]), "P": torch.tensor([4.0])}, {"U": torch.tensor([3.0]), "P": torch.tensor([0.0])}]
+LAYERS = [
+    {"U": torch.tensor([1.0, 2.0]), "P": torch.tensor([4.0])},
+    {"U": torch.tensor([3.0]), "P": torch.tensor([0.0])},
+]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ SIZE = 1024  # points a batch, where the data is one tensor
 def of(data: Any, model: nn.Module, point_axis: int = 0) -> Iterator[Any]:
     """The batches of the data, on the model's device."""
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    if isinstance(data, Tensor) or (isinstance(data, tuple) and data and all(isinstance(x, Tensor) for x in data)):
+    pair = isinstance(data, tuple) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)
+    if isinstance(data, Tensor) or pair:
         inputs = data if isinstance(data, Tensor) else data[0]
         data = inputs.split(SIZE, point_axis) if inputs.ndim and inputs.shape[point_axis] else ()
     if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
@@ -47,7 +48,7 @@ def tensors(batch: Any) -> Iterator[Tensor]:
         yield batch
     elif isinstance(batch, Mapping):
         yield from (value for value in batch.values() if isinstance(value, Tensor))
-    elif isinstance(batch, Sequence) and batch:
+    elif isinstance(batch, Sequence) and not isinstance(batch, str | bytes) and batch:
         yield from tensors(batch[0])
 
 

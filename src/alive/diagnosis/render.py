@@ -19,21 +19,22 @@ COLOURS = {"dead": "red", "linear": "yellow", "nonlinear": "green", "broken": "b
 
 def table(census: Census) -> Group:
     """The layers, the sums and the advice, for a terminal."""
+    shown = _shown(census)
     grid = Table(title=None, header_style="bold", pad_edge=False)
     grid.add_column("layer")
     for what in ("units", "points"):
-        for state in _shown(census):
+        for state in shown:
             grid.add_column(f"{state}\n{what}", justify="right")
     grid.add_column("died here\nfirst", justify="right")
     for layer in _listed(census):
         grid.add_row(
             Text(layer.name),  # a name is not markup
-            *_cells(layer.units, census),
-            *(_cells(layer.points, census) if layer.points.total else ["·"] * len(_shown(census))),
+            *_cells(layer.units, shown),
+            *(_cells(layer.points, shown) if layer.points.total else ["·"] * len(shown)),
             Text(str(layer.first_deaths or ""), style="red"),
         )
     grid.add_section()
-    grid.add_row("all", *_cells(census.units, census), *_cells(census.points, census), "", style="bold")
+    grid.add_row("all", *_cells(census.units, shown), *_cells(census.points, shown), "", style="bold")
     hidden = len(census.layers) - len(_listed(census))
     note = [Text(f"({hidden} layers not shown)", style="dim")] if hidden else []
     advice = [_spoken(a) for a in advise(census)]
@@ -76,10 +77,10 @@ def _listed(census: Census) -> list[Any]:
     return [a for a in census.layers if a.units.dead or a.units.broken or a.points.dead or a.points.broken][:LONG]
 
 
-def _cells(tally: Tally, census: Census) -> list[Text]:
+def _cells(tally: Tally, shown: list[str]) -> list[Text]:
     return [
         Text(str(count), style=COLOURS[state]) if (count := getattr(tally, state)) else Text("0", style="dim")
-        for state in _shown(census)
+        for state in shown
     ]
 
 

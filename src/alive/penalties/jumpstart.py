@@ -142,7 +142,8 @@ class Jumpstart:
 
     def end(self, output: Any) -> None:
         """Measure the output too, if asked; forget a pass that failed."""
-        if output is None:
+        # The compiler need not look at the output.
+        if not torch.compiler.is_compiling() and output is None:
             del self._slacks[self._before :]
             self._passes -= not _in_backward()
             self._recorded -= self._recording
