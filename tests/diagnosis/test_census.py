@@ -363,8 +363,11 @@ Pair = namedtuple("Pair", "x y")
         DataLoader(TensorDataset(X, Y), batch_size=4),
         X.split(3),
     ],
-    ids=str,
-)
+    ids=[
+        "tensor", "pair", "list", "list of pairs", "batches", "batches of lists", "mapping", "mappings", "named tuple",
+        "loader", "tuple of batches",
+    ],
+)  # fmt: skip
 def test_everything_people_call_data_gives_the_same_census(data: Any) -> None:
     model = planted(Dense, 1)
     same(census(model, data, keep_points=True), census(model, X, keep_points=True))

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import _len_torch_function_stack
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from alive.errors import AliveError
 from alive.functional import Activation, Separation, aggregate, separation
@@ -622,6 +622,19 @@ def test_checkpointing_changes_neither_value_nor_gradients(rule: dict[str, Any])
     again, found = step(model, x, **rule)
     torch.testing.assert_close(again, value)
     close(found, wanted)
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_what_backward_runs_again_does_not_count_in_the_next_step(early_stop: bool) -> None:
+    model, x = Checkpointed("not reentrant"), torch.randn(7, 3)
+    model.a[2].p = 0.0
+    with Jumpstart(model, 1.0) as keep, set_checkpoint_early_stop(early_stop):
+        penalties = []
+        for _ in range(3):
+            y = model(x)
+            penalties.append(keep.penalty())
+            (y.sum() + penalties[-1]).backward()
+    torch.testing.assert_close(penalties[1:], penalties[:2])
 
 
 @pytest.mark.twin

@@ -163,7 +163,7 @@ def more_of(function: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("function", READERS, ids=str)
+@pytest.mark.parametrize("function", READERS, ids=lambda function: function.__name__)
 def test_every_reader_sees_its_function(function: Any) -> None:
     spy = seen(Calls(lambda z: function(z, *more_of(function))), torch.randn(5, 3))
     assert len(spy.taps) == 1

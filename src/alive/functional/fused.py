@@ -35,8 +35,10 @@ class Pull(NamedTuple):
 
 def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
     """As `separation.slacks`, in value and gradient; z itself is not kept, so it may be changed in place afterwards."""
-    shape = canonical(z, unit_axis, point_axis).shape
-    return _by_axis(_Slacks.apply(z, rule, Layout(unit_axis, point_axis, cutoff)), shape, rule)
+    axes = rule.satisfiable_axes(canonical(z, unit_axis, point_axis).shape)
+    if not axes:
+        return {}
+    return dict(zip(axes, _Slacks.apply(z, rule, Layout(unit_axis, point_axis, cutoff)), strict=True))
 
 
 def relu_slacks(
@@ -48,68 +50,67 @@ def relu_slacks(
     >>> y.tolist(), s["U"].tolist()
     ([[2.0, 0.5], [0.0, 0.25]], [0.0, 0.875])
     """
-    shape = canonical(z, unit_axis, point_axis).shape
-    y, s = _ReluSlacks.apply(z, rule, Layout(unit_axis, point_axis), inplace)
-    return y, _by_axis(s, shape, rule)
+    axes = rule.satisfiable_axes(canonical(z, unit_axis, point_axis).shape)
+    if not axes:
+        return z.relu_() if inplace else z.relu(), {}
+    y, *s = _ReluSlacks.apply(z, rule, Layout(unit_axis, point_axis), inplace)
+    return y, dict(zip(axes, s, strict=True))
 
 
 class _Slacks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z: Tensor, rule: Separation, layout: Layout) -> Tensor:
+    def forward(ctx: Any, z: Tensor, rule: Separation, layout: Layout) -> tuple[Tensor, ...]:
         s, pull = _measure(z, rule, layout, ctx.needs_input_grad[0])
         ctx.save_for_backward(*pull)
         ctx.layout, ctx.shape, ctx.dtype = layout, z.shape, z.dtype
-        return s
+        return tuple(s)
 
     @staticmethod
-    def backward(ctx: Any, grad_s: Tensor) -> tuple[Tensor | None, ...]:
-        grad = torch.zeros(ctx.shape, dtype=ctx.dtype, device=grad_s.device)
+    def backward(ctx: Any, *grad_s: Tensor) -> tuple[Tensor | None, ...]:
+        grad = torch.zeros(ctx.shape, dtype=ctx.dtype, device=grad_s[0].device)
         return _add(grad, grad_s, Pull(*ctx.saved_tensors), ctx.layout), None, None
 
 
 class _ReluSlacks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z: Tensor, rule: Separation, layout: Layout, inplace: bool) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, z: Tensor, rule: Separation, layout: Layout, inplace: bool) -> tuple[Tensor, ...]:
         s, pull = _measure(z, rule, layout, ctx.needs_input_grad[0])
         y = z.relu_() if inplace else z.relu()
         if inplace:
             ctx.mark_dirty(y)
         ctx.save_for_backward(y, *pull)
         ctx.layout = layout
-        return y, s
+        return y, *s
 
     @staticmethod
-    def backward(ctx: Any, grad_y: Tensor, grad_s: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_y: Tensor, *grad_s: Tensor) -> tuple[Tensor | None, ...]:
         y, *pull = ctx.saved_tensors
         grad = torch.ops.aten.threshold_backward(grad_y, y, 0)
         return _add(grad, grad_s, Pull(*pull), ctx.layout), None, None, None
 
 
-def _add(grad: Tensor, grad_s: Tensor, pull: Pull, layout: Layout) -> Tensor:
+def _add(grad: Tensor, grad_s: tuple[Tensor, ...], pull: Pull, layout: Layout) -> Tensor:
     """Add the slacks' gradient, a handful of numbers, to a gradient that nobody else holds."""
     if pull.spot.numel():
-        amount = (pull.slope * grad_s[pull.group]).to(grad.dtype)
+        upstream = torch.cat(grad_s) if len(grad_s) > 1 else grad_s[0]
+        amount = (pull.slope * upstream[pull.group]).to(grad.dtype)
         canonical(grad, layout.unit_axis, layout.point_axis).put_(pull.spot, amount, accumulate=True)
     return grad
 
 
-def _measure(z: Tensor, rule: Separation, layout: Layout, needs_grad: bool) -> tuple[Tensor, Pull]:
-    """The slack vector of z, all satisfiable axes in a row, and its sparse derivative."""
+def _measure(z: Tensor, rule: Separation, layout: Layout, needs_grad: bool) -> tuple[list[Tensor], Pull]:
+    """The slacks of z by satisfiable axis, and their sparse derivative, the groups of all axes in a row."""
     z = canonical(z, layout.unit_axis, layout.point_axis)
-    dtype = torch.promote_types(z.dtype, torch.float32)
-    axes = rule.satisfiable_axes(z.shape)
-    if not axes:
-        return torch.zeros(0, dtype=dtype, device=z.device), _no_pull(dtype, z.device)
-    if z.device.type == "cpu" and z.dtype == dtype and z.layout == torch.strided:
+    if z.device.type == "cpu" and z.dtype in (torch.float32, torch.float64) and z.layout == torch.strided:
         return _compiled(z.detach(), rule, layout.cutoff, needs_grad)
     return _in_torch(z, rule, layout.cutoff, needs_grad)
 
 
-def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[Tensor, Pull]:
+def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull]:
     """On CPU: torch takes the extremes over the positions, a compiled kernel does the rest."""
     from .kernel import measure
 
-    axes = rule.satisfiable_axes(z.shape)
+    axes, sizes = rule.satisfiable_axes(z.shape), _sizes(rule, z.shape)
     z = z.flatten(2) if z.ndim > 2 else z.unsqueeze(2)
     plus, minus = rule.shares
     pooled = z.shape[2] > 1 and rule.conv == "channel"
@@ -127,7 +128,9 @@ def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> t
         rule.ties == "single",
         needs_grad,
     )
-    return torch.from_numpy(s), Pull(*map(torch.from_numpy, pull))
+    first = sizes[0]  # of at most two axes
+    parts = [s] if len(sizes) == 1 else [s[:first], s[first:]]
+    return [torch.from_numpy(part) for part in parts], Pull(*map(torch.from_numpy, pull))
 
 
 @lru_cache(maxsize=256)
@@ -135,7 +138,7 @@ def _pair(a: float, b: float, dtype: torch.dtype) -> Any:
     return torch.tensor([a, b], dtype=dtype).numpy()
 
 
-def _in_torch(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[Tensor, Pull]:
+def _in_torch(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull]:
     """On any device, in calls to torch.
 
     Both ends are one problem, for the smallest is minus the largest of −z. The sides S are both, or one of them;
@@ -148,10 +151,11 @@ def _in_torch(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> t
     ends = torch.cat([_ends(maps, axis) for axis in rule.satisfiable_axes(z.shape)], 1)
     xi = torch.relu(sides.margins - ends)
     s = (sides.shares * xi).sum(0)
+    parts = [part.clone() for part in s.split(_sizes(rule, z.shape))]
     if not needs_grad:
-        return s, _no_pull(dtype, z.device)
+        return parts, _no_pull(dtype, z.device)
     found = _locate(z, blocks, maps, ends.masked_fill(xi <= 0, torch.nan), sides.signs, rule)
-    return s, _pull(*found, sides.slopes, s.numel(), rule.ties) if found else _no_pull(dtype, z.device)
+    return parts, _pull(*found, sides.slopes, s.numel(), rule.ties) if found else _no_pull(dtype, z.device)
 
 
 class _Sides(NamedTuple):
@@ -191,10 +195,6 @@ def _sizes(rule: Separation, shape: torch.Size) -> list[int]:
     kept = shape[2:].numel() if rule.conv == "position" else 1
     size = {"U": shape[1] * kept, "P": shape[0] * kept, "L": 1}
     return [size[axis] for axis in rule.satisfiable_axes(shape)]
-
-
-def _by_axis(s: Tensor, shape: torch.Size, rule: Separation) -> Slacks:
-    return dict(zip(rule.satisfiable_axes(shape), s.split(_sizes(rule, shape)), strict=True))
 
 
 def _blocks(z: Tensor, rule: Separation) -> Tensor:

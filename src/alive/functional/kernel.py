@@ -20,6 +20,8 @@ def measure(z, top, bottom, axes, margins, shares, single, needs_grad):  # type:
     axes = (units, points, layer): which are asked for. margins and shares are of ξ⁺ and ξ⁻, in the dtype of s.
     """
     N, C, Q = top.shape
+    P = z.shape[2]
+    pooled = Q < P
     starts = (0, C * Q if axes[0] else 0, (C * Q if axes[0] else 0) + (N * Q if axes[1] else 0))
     groups = starts[2] + (1 if axes[2] else 0)
     s = np.zeros(groups, shares.dtype)
@@ -53,14 +55,15 @@ def measure(z, top, bottom, axes, margins, shares, single, needs_grad):  # type:
                         g = starts[axis] + (c * Q + q if axis == 0 else n * Q + q if axis == 1 else 0)
                         if not axes[axis] or sign * value != ends[g]:
                             continue
-                        p, stop = (0, z.shape[2]) if Q == 1 else (q, q + 1)
-                        while True:
-                            p = next_equal(z, n, c, value, p, stop)
-                            if p == stop or (single and ties[side, g]):
-                                break
+                        p, stop = (0, P) if pooled else (q, q + 1)
+                        while p < stop and not (single and ties[side, g]):
+                            if pooled:
+                                p = next_equal(z, n, c, value, p, stop)
+                                if p == stop:
+                                    break
                             if found == index.size:
                                 index, group, side_of = grow(index), grow(group), grow(side_of)
-                            index[found], group[found], side_of[found] = (n * C + c) * z.shape[2] + p, g, side
+                            index[found], group[found], side_of[found] = (n * C + c) * P + p, g, side
                             ties[side, g] += 1
                             found += 1
                             p += 1
