@@ -252,10 +252,14 @@ class _Counter:
         z = canonical(call.z.detach(), call.tap.unit_axis, self.point_axis)
         z, told_apart = _by_point(z, self.points)
         positions = tuple(range(2, z.ndim))
-        top, bottom = (z.amax(positions), z.amin(positions)) if positions else (z, z)
-        states = classify(top.amax(1), bottom.amin(1), call.tap.activation) if told_apart else None
+        # As [C, N], for reductions over rows of many points are ten times as fast as over rows of few units.
+        if positions:
+            top, bottom = z.amax(positions).t().contiguous(), z.amin(positions).t().contiguous()
+        else:
+            top = bottom = z.t().contiguous()
+        states = classify(top.amax(0), bottom.amin(0), call.tap.activation) if told_apart else None
         dtype = torch.promote_types(z.dtype, torch.float32)
-        new = _Seen(call.tap.activation, top.amax(0).to(dtype).cpu(), bottom.amin(0).to(dtype).cpu(), states)
+        new = _Seen(call.tap.activation, top.amax(1).to(dtype).cpu(), bottom.amin(1).to(dtype).cpu(), states)
         name = call.tap.name
         while name in self.seen:
             name += "'"

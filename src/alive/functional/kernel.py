@@ -7,13 +7,24 @@ a group's end is its largest z on side 0, and its largest −z on side 1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numba import njit
 
 CHUNK = 128  # positions compared at once before looking closer: without a branch the comparison runs in vectors
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile once and for all; or anew in each process, where neither package nor user has a folder to write to."""
+    try:
+        return njit(cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError:
+        return njit(nogil=True, error_model="numpy")(function)
+
+
+@compiled
 def measure(z, top, bottom, axes, margins, shares, single, needs_grad):  # type: ignore[no-untyped-def]
     """Slacks s, and their derivative as (index, group, slope): ∂s[group]/∂z.flat[index] = slope.
 
@@ -74,7 +85,7 @@ def measure(z, top, bottom, axes, margins, shares, single, needs_grad):  # type:
     return s, index[:found].copy(), group[:found].copy(), slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def find_ends(maps, sign, axes, starts, groups):  # type: ignore[no-untyped-def]
     """The largest sign·value of each group; NaN where one is NaN."""
     ends = np.full(groups, -np.inf, maps.dtype)
@@ -92,7 +103,7 @@ def find_ends(maps, sign, axes, starts, groups):  # type: ignore[no-untyped-def]
     return ends
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def next_equal(z, n, c, value, start, stop):  # type: ignore[no-untyped-def]
     """The first p in [start, stop) with z[n, c, p] equal to the value, or stop."""
     for chunk in range(start, stop, CHUNK):
@@ -108,7 +119,7 @@ def next_equal(z, n, c, value, start, stop):  # type: ignore[no-untyped-def]
     return stop
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def grow(array):  # type: ignore[no-untyped-def]
     """A copy with room for more."""
     more = np.empty(2 * array.size, array.dtype)

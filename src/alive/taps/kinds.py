@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..functional.activations import Activation, celu, elu, relu6, selu, softplus
 
@@ -134,6 +134,12 @@ HANDMADE: dict[str, Activation] = {
     "transformers.activations.QuickGELUActivation": Activation("gelu"),
     "transformers.activations.AccurateGELUActivation": Activation("gelu"),
 }
+
+# Modules in whose forward no activation can be called: they need no hooks.
+PLAIN: frozenset[type[nn.Module]] = frozenset(
+    {nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d}
+    | {nn.LayerNorm, nn.Dropout, nn.Flatten, nn.Identity, nn.Embedding}
+)
 
 # The axis on which the units of the last weighted sum lie; it tells a map [N, C, T] from a sequence [N, T, C].
 UNIT_AXIS: dict[Callable[..., Any], int] = {

@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..errors import AliveError
 from ..functional.activations import Activation
-from .kinds import HANDMADE, READERS, UNIT_AXIS
+from .kinds import HANDMADE, PLAIN, READERS, UNIT_AXIS
 
 
 class Tap(NamedTuple):
@@ -81,7 +81,8 @@ class Taps:
         self._unit_axis: int | None = None
         self._deaf = 0
         self._mode = _Mode(self)
-        self._handles = [handle for module in self._paths for handle in self._hook(module)]
+        hooked = [m for m in self._paths if m is root or m in self._handmade or type(m) not in PLAIN]
+        self._handles = [handle for module in hooked for handle in self._hook(module)]
 
     def _hook(self, module: nn.Module) -> Iterator[RemovableHandle]:
         for hooks in (module._forward_pre_hooks, module._forward_hooks):
