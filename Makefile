@@ -1,6 +1,8 @@
 # Two commands do everything from nothing: `make demo` and `make test`.
 
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+# The first Python that runs and is new enough; a name on the path may be a mere placeholder.
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 # One thread a process: two busy processes with two threads each are far slower than with one.
 RUN := OMP_NUM_THREADS=1
@@ -15,6 +17,7 @@ help:
 	@echo "make bench   cost of the penalty and memory of the census, against their targets"
 
 .venv/.installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "alive needs Python 3.11 or newer; none was found"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
