@@ -197,7 +197,7 @@ def train(
 @app.command()
 def bench(
     which: Annotated[list[str] | None, typer.Argument(help="penalty, census; by default all.")] = None,
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds, of which the shortest counts.")] = 9,
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds, of which the shortest counts.")] = 25,
 ) -> None:
     """Measure what the penalty and the census cost, as ratios; exit with 1 if a target is missed."""
     from .benchmarks import BENCHMARKS

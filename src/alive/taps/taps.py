@@ -77,6 +77,7 @@ class Taps:
         self._handmade = {m: a for m in self._paths if (a := _handmade(m, activations or {})) is not None}
         self.passed_over: dict[str, None] = {}  # names that match none of the patterns
         self._running: list[nn.Module] = []
+        self._inside = ""  # what paths below the outermost module begin with
         self._uses: dict[str, int] = {}
         self._unit_axis: int | None = None
         self._deaf = 0
@@ -89,8 +90,8 @@ class Taps:
             for key in [key for key, hook in hooks.items() if hook is _idle]:
                 del hooks[key]
                 module._forward_hooks_always_called.pop(key, None)
-        yield module.register_forward_pre_hook(_Hook(self, Taps._enter))
-        yield module.register_forward_hook(_Hook(self, Taps._leave), always_call=True)
+        yield module.register_forward_pre_hook(_Enter(self))
+        yield module.register_forward_hook(_Leave(self), always_call=True)
 
     def remove(self) -> None:
         """Leave the model as it was."""
@@ -104,6 +105,7 @@ class Taps:
         if self._running and self._broken_off(module):
             self._finish(None)
         if not self._running:
+            self._inside = f"{self._paths[module]}.".lstrip(".")
             self._uses, self._unit_axis, self._deaf = {}, None, 0
             self._mode.__enter__()
             self.watcher.begin()
@@ -130,11 +132,9 @@ class Taps:
 
     def _broken_off(self, module: nn.Module) -> bool:
         """Whether the pass on record is over: an interrupt ended it, of which torch tells no hook."""
-        if torch.compiler.is_compiling():
-            return False
         outermost = self._running[0]
-        inside = f"{self._paths[outermost]}.".lstrip(".")
-        if module is not outermost and self._paths[module].startswith(inside):
+        below = module is not outermost and self._paths[module].startswith(self._inside)
+        if below or torch.compiler.is_compiling():
             return False
         return not _is_on_stack(outermost, times=1 + (module is outermost))
 
@@ -192,14 +192,21 @@ class _Mode(TorchFunctionMode):
 class _Hook:
     """A hook that stays with its model: a copy or a pickle of the model gets an idle one, and is as if never tapped."""
 
-    def __init__(self, taps: Taps, act: Callable[..., None]) -> None:
-        self.taps, self.act = taps, act
-
-    def __call__(self, *args: Any) -> None:
-        self.act(self.taps, *args)
+    def __init__(self, taps: Taps) -> None:
+        self.taps = taps
 
     def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:  # deepcopy goes this way too
         return _left_in_a_copy, ()
+
+
+class _Enter(_Hook):
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self.taps._enter(module, args)
+
+
+class _Leave(_Hook):
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        self.taps._leave(module, args, output)
 
 
 def _idle(*args: Any) -> None:
