@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Iterator
 
-from . import census, penalty
+from . import census, fleet, penalty
 from .figure import Figure
 
-BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {"penalty": penalty.figures, "census": census.figures}
+BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
+    "penalty": penalty.figures,
+    "census": census.figures,
+    "fleet": fleet.figures,
+}
 
 __all__ = ["BENCHMARKS", "Figure"]

@@ -1,0 +1,24 @@
+"""A fleet: whole grids of thin networks, each trained from start to end by compiled CPU code, one network a core."""
+
+from .chance import mask
+from .fleet import train_fleet
+from .member import MAX_WIDTH, METHODS, Fade, Gate, LrSchedule, Member, Method
+from .progress import FleetProgress, fleet_bar
+from .result import FleetResult, FleetRow, MemberResult
+
+__all__ = [
+    "MAX_WIDTH",
+    "METHODS",
+    "Fade",
+    "FleetProgress",
+    "FleetResult",
+    "FleetRow",
+    "Gate",
+    "LrSchedule",
+    "Member",
+    "MemberResult",
+    "Method",
+    "fleet_bar",
+    "mask",
+    "train_fleet",
+]

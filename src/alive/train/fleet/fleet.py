@@ -1,0 +1,200 @@
+"""Train many networks at once, one a core, each from start to end inside the compiled engine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from threading import Lock, Thread
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data import Data
+from ...errors import AliveError, expect
+from .arena import padded
+from .engine import COLUMNS, EPOCH, ROWS, run
+from .member import Member
+from .plan import BAD_BOTH, BAD_LOGITS, BAD_LOSS, BAD_PENALTY, DONE, INTERRUPTED, SHARED, Net
+from .progress import FleetProgress
+from .result import FleetResult, MemberResult
+from .start import batch_of, course_of, net_of, order_of, plan_of, points_of, positions_of, room_of
+from .update import connect
+
+LOOK = 0.1  # seconds between two looks at how far the workers are
+ORDERS = 2**20  # numbers of shuffled points laid out ahead, so that memory stays bounded
+MEMORY = 2**31  # bytes one member may take
+REASONS = {
+    BAD_LOSS: "the task loss is not finite",
+    BAD_PENALTY: "the penalty is not finite",
+    BAD_BOTH: "the task loss and the penalty are not finite",
+    BAD_LOGITS: "the logits are not finite after the last step",
+    INTERRUPTED: "interrupted",
+}
+
+
+def train_fleet(
+    members: Sequence[Member],
+    data: Data,
+    *,
+    record_every: int = 1,
+    threads: int | None = None,
+    progress: FleetProgress | None = None,
+) -> FleetResult:
+    """Train every member on the data; their results do not depend on each other, nor on the number of threads.
+
+    Each member begins as alive.nn makes it from its seed, and equals train.loop step by step but for rounding. A row
+    is recorded every `record_every` epochs and after the last. A member whose loss is not finite is frozen before that
+    step, and says so in `stopped`. Ctrl-C returns what there is. CPU only; by default one thread a core.
+
+    >>> from alive.data import moons
+    >>> fleet = [Member(2, 8, seed=seed, lr=0.05, epochs=60) for seed in range(3)]
+    >>> [result.best.train_accuracy > 0.8 for result in train_fleet(fleet, moons()).members]
+    [True, True, True]
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = cores if threads is None else threads
+    _expect_fit(members, data, record_every, threads)
+    crew = _Crew(members, data, record_every, min(threads, len(members)))
+    return crew.sail(progress)
+
+
+class _Crew:
+    """Worker threads that take members from one queue; the kernels let Python go, so that they truly run at once."""
+
+    def __init__(self, members: Sequence[Member], data: Data, record_every: int, threads: int) -> None:
+        self.members, self.data, self.record_every = members, data, record_every
+        self.points = points_of(data)
+        costly = sorted(range(len(members)), key=lambda i: -_cost(members[i]))  # the longest first: all end together
+        self.queue = deque(costly)
+        self.results: dict[int, MemberResult] = {}
+        self.signals = np.zeros((threads, 2), np.int64)  # for each worker: stop asked for, epochs done
+        self.errors: list[BaseException] = []
+        self.starting = Lock()  # alive.nn borrows torch's global random state while it builds
+
+    def sail(self, progress: FleetProgress | None) -> FleetResult:
+        begun = time.perf_counter()
+        interrupted = False
+        workers = [Thread(target=self._work, args=(signal,), daemon=True) for signal in self.signals]
+        try:
+            if progress is not None:
+                progress.start(len(self.members), sum(member.epochs for member in self.members))
+            for worker in workers:
+                worker.start()
+            self._watch(workers, progress, begun)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            self.signals[:, 0] = 1
+            for worker in workers:
+                if worker.ident is not None:
+                    worker.join()
+            if progress is not None:
+                progress.close()
+        if self.errors:
+            raise self.errors[0]
+        results = tuple(self.results.get(i) or self._unbegun(member) for i, member in enumerate(self.members))
+        return FleetResult(results, time.perf_counter() - begun, interrupted)
+
+    def _watch(self, workers: list[Thread], progress: FleetProgress | None, begun: float) -> None:
+        while any(worker.is_alive() for worker in workers):
+            for worker in workers:
+                worker.join(LOOK / len(workers))
+            if progress is not None:
+                done = int(self.signals[:, 1].sum())
+                progress.update(len(self.results), done, done / (time.perf_counter() - begun))
+
+    def _work(self, signal: NDArray[np.int64]) -> None:
+        try:
+            while self.queue and not signal[0]:
+                try:
+                    number = self.queue.popleft()
+                except IndexError:  # another worker was quicker
+                    return
+                self.results[number] = self._train(self.members[number], signal)
+        except BaseException as error:  # raised again by the thread that waits
+            self.errors.append(error)
+            self.signals[:, 0] = 1
+
+    def _train(self, member: Member, signal: NDArray[np.int64]) -> MemberResult:
+        count = len(self.data.train_y)
+        with self.starting:
+            net = net_of(member, self.data)
+        plan, course, room = (
+            plan_of(member, count, self.record_every),
+            course_of(member, count),
+            room_of(member, self.data),
+        )
+        log = np.zeros((-(-member.epochs // self.record_every), len(COLUMNS)), np.float32)
+        state = np.zeros(4, np.int64)
+        connect(plan, net)
+        end, block = DONE, max(1, ORDERS // count) if member.shuffle else member.epochs
+        while end == DONE and state[EPOCH] < member.epochs:
+            until = min(int(state[EPOCH]) + block, member.epochs)
+            order = order_of(member, count, int(state[EPOCH]), until)
+            end = run(plan, net, room, self.points, course, order, state, log, until, signal)
+        stopped = None if end == DONE else _advise(member, end, int(state[EPOCH]))
+        return self._result(member, log[: state[ROWS]].copy(), stopped, net, shared=plan.tie == SHARED)
+
+    def _result(
+        self, member: Member, log: NDArray[np.float32], stopped: str | None, net: Net | None, *, shared: bool = False
+    ) -> MemberResult:
+        none = np.zeros(0, np.float32)
+        return MemberResult(
+            member=member,
+            log=log,
+            points=len(self.data.train_y),
+            test_points=0 if self.data.test_y is None else len(self.data.test_y),
+            outputs=self.data.outputs,
+            inputs=self.data.inputs,
+            stopped=stopped,
+            weights=none if net is None else (net.free if shared else net.flat),
+            norms=none if net is None else np.concatenate([part.ravel() for part in net.norm]),
+            alpha=none if net is None else net.gates.alpha,
+        )
+
+    def _unbegun(self, member: Member) -> MemberResult:
+        return self._result(member, np.zeros((0, len(COLUMNS)), np.float32), "interrupted before it began", None)
+
+
+def _cost(member: Member) -> int:
+    return member.depth * member.width**2 * member.epochs
+
+
+def _advise(member: Member, end: int, epoch: int) -> str:
+    if end == INTERRUPTED:
+        return f"interrupted in epoch {epoch}"
+    penalty = ", a smaller penalty" if member.kind.axes else ""
+    return f"{REASONS[end]} in epoch {epoch}. Try an lr below {member.lr}{penalty} or another initialiser."
+
+
+def _expect_fit(members: Sequence[Member], data: Data, record_every: int, threads: int) -> None:
+    """Refuse before the first step what must fail later; all faults together."""
+    if not members:
+        raise AliveError("a fleet needs at least one member")
+    faults = [
+        (record_every >= 1, f"record_every must be at least 1, got {record_every}"),
+        (threads >= 1, f"threads must be at least 1, got {threads}"),
+    ]
+    for number, member in enumerate(members):
+        who = f"member {number} ({member.depth}x{member.width} {member.method})"
+        faults += [(holds, f"{who}: {text}") for holds, text in _misfits(member, data)]
+    expect(faults)
+
+
+def _misfits(member: Member, data: Data) -> list[tuple[bool, str]]:
+    points = len(data.train_y)
+    batch = batch_of(member, points)
+    lone = member.kind.batch_norm and positions_of(member) == 1 and (points % batch == 1 or batch == 1)
+    rows = member.depth * member.width * positions_of(member)
+    gigabytes = rows * (12 * padded(batch) + 16 * member.width) / 2**30
+    return [
+        (batch <= points, f"batch_size {batch} is larger than the {points} training points"),
+        (not lone, f"batch_size {batch} leaves a batch of one of {points} points, where batch norm is not defined"),
+        (
+            member.architecture == "dense" or data.inputs == 2,
+            f"architecture 'keras_same' reads points of two features, got {data.inputs}",
+        ),
+        (gigabytes * 2**30 <= MEMORY, f"needs about {gigabytes:.1f} GiB; choose a smaller batch_size or depth"),
+    ]

@@ -1,0 +1,231 @@
+"""One network of a fleet, as a record: what it is, how it starts, how it is trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ...errors import expect, near
+from ...nn import INITIALISERS
+from ...penalties import Schedule
+
+MAX_WIDTH = (
+    512  # the engine is for thin networks: beyond this one network leaves the cache, and torch is the better tool
+)
+BLOCKS = ("plain", "residual", "van", "farkas")
+ARCHITECTURES = ("dense", "keras_same")
+AGGREGATES = ("sumsq", "sum")
+OPTIMISERS = ("adam", "sgd")
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What a name such as Sep-UP stands for: the axes of its penalty, batch norm or not, and the kind of block."""
+
+    axes: str = ""
+    batch_norm: bool = False
+    block: str = "plain"
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "ReLU": Method(),
+        "ReLU+BN": Method(batch_norm=True),
+        "Sep-U": Method("U"),
+        "Sep-P": Method("P"),
+        "Sep-UP": Method("UP"),
+        "Sep-L": Method("L"),
+        "Residual": Method(block="residual"),
+        "Residual+BN": Method(batch_norm=True, block="residual"),
+        "VAN": Method(block="van"),
+        "VAN+BN": Method(batch_norm=True, block="van"),
+        "Farkas": Method(block="farkas"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LrSchedule:
+    """The factor of the learning rate in each epoch: constant, `factor` at each milestone, or a cosine down to zero.
+
+    As torch's MultiStepLR and CosineAnnealingLR over all epochs.
+
+    >>> [LrSchedule("step", milestones=(2, 3), factor=0.5)(epoch, 4) for epoch in range(4)]
+    [1.0, 1.0, 0.5, 0.25]
+    """
+
+    shape: str = "constant"
+    milestones: tuple[int, ...] = ()
+    factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        shapes = ("constant", "step", "cosine")
+        expect(
+            [
+                (self.shape in shapes, f"unknown lr schedule {self.shape!r}: {near(self.shape, shapes)}"),
+                ((self.shape == "step") == bool(self.milestones), "milestones and the shape 'step' go together"),
+                (all(_whole(m, 1) for m in self.milestones), f"milestones must be epochs, got {self.milestones!r}"),
+                (_real(self.factor) and self.factor > 0, f"factor must be finite and above 0, got {self.factor!r}"),
+            ]
+        )
+
+    def __call__(self, epoch: int, epochs: int) -> float:
+        """The factor in an epoch counted from 0."""
+        if self.shape == "cosine":
+            return (1 + math.cos(math.pi * epoch / epochs)) / 2
+        return float(self.factor ** sum(epoch >= milestone for milestone in self.milestones))
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """How a VAN closes its skips (002): α ← clip(α − eta(∂C/∂α + λ), 0, 1), then λ ← λ + ratio·eta(α − 1)."""
+
+    eta: float = 0.001
+    ratio: float = 0.5
+    start: float = -1.0
+
+    def __post_init__(self) -> None:
+        expect(
+            [
+                (_real(self.eta) and self.eta >= 0, f"eta must be finite and at least 0, got {self.eta!r}"),
+                (_real(self.ratio) and self.ratio >= 0, f"ratio must be finite and at least 0, got {self.ratio!r}"),
+                (_real(self.start), f"start, the first λ, must be finite, got {self.start!r}"),
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fade:
+    """Annealed dropout on the input of every hidden layer, at rate max(0, p0 (1 − e/epochs)) in epoch e."""
+
+    p0: float = 0.9
+    epochs: int = 1000
+    first_epoch_p: float | None = None
+
+    def __post_init__(self) -> None:
+        first = self.first_epoch_p
+        expect(
+            [
+                (_real(self.p0) and 0 <= self.p0 < 1, f"p0 must be at least 0 and below 1, got {self.p0!r}"),
+                (_whole(self.epochs, 1), f"dropout epochs must be a whole number of at least 1, got {self.epochs!r}"),
+                (first is None or 0 <= first < 1, f"first_epoch_p must be at least 0 and below 1, got {first!r}"),
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A rectangle of `depth` hidden layers of `width` units, trained by itself; by default the papers' run on MOONS.
+
+    method        a name in METHODS; `weight`, `aggregate` and `balance` belong to the Sep methods
+    architecture  "dense", or "keras_same": the convolution over two positions that made the published heat maps
+    seed          of the start, of the order of mini-batches and of the dropout masks
+    noise         of the initialiser "mirrored"; None is its default
+    margin        δ of the block "farkas": 0 is the paper's bias, above 0 the strict one
+
+    >>> Member(depth=0, width=4, lr=-1)
+    Traceback (most recent call last):
+    ...
+    alive.errors.AliveError: depth must be a whole number of at least 1, got 0; lr must be finite and above 0, got -1.
+    """
+
+    depth: int
+    width: int
+    method: str = "Sep-UP"
+    seed: int = 10
+    weight: float | Schedule = 1e-4
+    aggregate: str = "sumsq"
+    balance: float = 0.5
+    architecture: str = "dense"
+    init: str = "glorot"
+    noise: float | None = None
+    epochs: int = 1000
+    batch_size: int | None = None
+    shuffle: bool = False
+    optimiser: str = "adam"
+    lr: float = 0.01
+    schedule: LrSchedule = LrSchedule()
+    momentum: float = 0.9
+    eps: float = 1e-7
+    dropout: Fade | None = None
+    gate: Gate = Gate()
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        names = {
+            "method": METHODS,
+            "aggregate": AGGREGATES,
+            "architecture": ARCHITECTURES,
+            "init": INITIALISERS,
+            "optimiser": OPTIMISERS,
+        }
+        batch = self.batch_size is None or _whole(self.batch_size, 1)
+        expect(
+            [
+                (_whole(self.depth, 1), f"depth must be a whole number of at least 1, got {self.depth!r}"),
+                (
+                    _whole(self.width, 1) and self.width <= MAX_WIDTH,
+                    f"width must be a whole number from 1 to {MAX_WIDTH}, got {self.width!r}",
+                ),
+                *(
+                    (
+                        getattr(self, what) in known,
+                        f"unknown {what} {getattr(self, what)!r}: {_near(self, what, known)}",
+                    )
+                    for what, known in names.items()
+                ),
+                (_whole(self.seed, 0), f"seed must be a whole number of at least 0, got {self.seed!r}"),
+                (
+                    isinstance(self.weight, Schedule) or (_real(self.weight) and self.weight >= 0),
+                    f"weight must be a Schedule, or finite and at least 0, got {self.weight!r}",
+                ),
+                (
+                    _real(self.balance) and 0 <= self.balance <= 1,
+                    f"balance must lie in [0, 1], got {self.balance!r}",
+                ),
+                (_whole(self.epochs, 1), f"epochs must be a whole number of at least 1, got {self.epochs!r}"),
+                (batch, f"batch_size must be None or a whole number of at least 1, got {self.batch_size!r}"),
+                (_real(self.lr) and self.lr > 0, f"lr must be finite and above 0, got {self.lr!r}"),
+                (
+                    _real(self.momentum) and 0 <= self.momentum < 1,
+                    f"momentum must be at least 0 and below 1, got {self.momentum!r}",
+                ),
+                (_real(self.eps) and self.eps > 0, f"eps must be finite and above 0, got {self.eps!r}"),
+                (_real(self.margin) and self.margin >= 0, f"margin must be at least 0, got {self.margin!r}"),
+                *self._misfits(),
+            ]
+        )
+
+    @property
+    def kind(self) -> Method:
+        """What the method stands for."""
+        return METHODS[self.method]
+
+    def _misfits(self) -> list[tuple[bool, str]]:
+        """What each setting allows, but not together."""
+        block = METHODS[self.method].block if self.method in METHODS else "plain"
+        plain = block == "plain" or self.architecture != "keras_same"
+        return [
+            (plain, f"architecture 'keras_same' has no {block} block; choose 'dense'"),
+            (block != "farkas" or self.width != 1, "a Farkas layer needs width 2 or more"),
+            (
+                self.init != "mirrored" or (self.architecture == "dense" and block in ("plain", "residual", "van")),
+                "the initialiser 'mirrored' belongs to dense layers that are not Farkas",
+            ),
+            (self.init != "mirrored" or self.width != 1, "the initialiser 'mirrored' needs width 2 or more"),
+            (self.noise is None or self.init == "mirrored", "noise belongs to the initialiser 'mirrored'"),
+        ]
+
+
+def _near(member: Member, what: str, known: Collection[str]) -> str:
+    return near(getattr(member, what), known)

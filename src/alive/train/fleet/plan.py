@@ -1,0 +1,83 @@
+"""The settings of one member as the kernels read them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arena import Floats, Gates, Norm, Signals, Weights
+
+UNTIED, SHARED, FARKAS = 0, 1, 2  # how connections follow from what is trained
+NO_SKIP, SKIP, VAN = 0, 1, 2
+DONE, BAD_LOSS, BAD_PENALTY, BAD_BOTH, BAD_LOGITS, INTERRUPTED = 0, 1, 2, 3, 4, 5
+
+
+class Plan(NamedTuple):
+    """Numbers that do not change while a member trains."""
+
+    positions: int
+    batch: int
+    record_every: int
+    epochs: int
+    norm: bool
+    skip: int
+    tie: int
+    units: bool  # axes of the penalty
+    points: bool
+    layer: bool
+    squared: bool
+    plus: np.float32  # shares of ξ⁺ and ξ⁻
+    minus: np.float32
+    margin: np.float32  # of a Farkas bias
+    adam: bool
+    momentum: np.float32
+    eps: np.float32
+    eta: np.float32  # of the gates
+    ratio: np.float32
+    still: bool  # a training pass equals an evaluation: whole batches in order, no norm, no dropout
+    seed: np.uint64
+
+
+class Net(NamedTuple):
+    """All that training changes."""
+
+    free: Floats  # what is trained, flat
+    slope: Floats  # its gradient
+    first_moment: Floats
+    second_moment: Floats
+    flat: Floats  # one number for every connection: the same memory as `free` when untied
+    flat_slope: Floats
+    sharing: NDArray[np.int32]  # SHARED: which free number each connection is, -1 for none
+    w: Weights
+    g: Weights
+    norm: Norm
+    gates: Gates
+    top: Floats  # [D, width], over all points of an evaluation
+    bottom: Floats
+
+
+class Points(NamedTuple):
+    """Data as rows."""
+
+    x: Floats  # [inputs, N]
+    y: NDArray[np.int32]
+    test_x: Floats
+    test_y: NDArray[np.int32]
+    everyone: NDArray[np.int64]  # 0, 1, 2 ... as many as the larger set has
+
+
+class Course(NamedTuple):
+    """What changes from epoch to epoch by plan; weight from step to step. The last entry serves all further ones."""
+
+    lr: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    rate: NDArray[np.float64]
+
+
+class Room(NamedTuple):
+    """Where passes leave their traces: training batches, test points."""
+
+    train: Signals
+    test: Signals

@@ -1,0 +1,53 @@
+"""Where a fleet tells how far it is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class FleetProgress(Protocol):
+    """Told of the way ahead, then now and then how much of it is done."""
+
+    def start(self, members: int, epochs: int) -> None:
+        """The fleet has so many members, and all of them together so many epochs."""
+
+    def update(self, members: int, epochs: int, rate: float) -> None:
+        """So many members and epochs are done; `rate` is in networks·epochs a second."""
+
+    def close(self) -> None:
+        """The fleet is home, or was called back."""
+
+
+def fleet_bar(*, show: bool | None = None) -> FleetProgress:
+    """A bar on the terminal with networks, rate and time left; on anything else quiet unless `show` is True."""
+    return _Bar(show)
+
+
+class _Bar:
+    def __init__(self, show: bool | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        self._bars = Progress(
+            TextColumn("fleet"),
+            BarColumn(),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not (console.is_terminal if show is None else show),
+        )
+        self._task = self._bars.add_task("", total=None)
+        self._members = 0
+
+    def start(self, members: int, epochs: int) -> None:
+        self._members = members
+        self._bars.update(self._task, total=epochs)
+        self._bars.start()
+
+    def update(self, members: int, epochs: int, rate: float) -> None:
+        told = f"{members}/{self._members} networks, {rate:,.0f} networks·epochs/s"
+        self._bars.update(self._task, completed=epochs, description=told)
+
+    def close(self) -> None:
+        self._bars.stop()

@@ -1,0 +1,127 @@
+"""What a fleet leaves behind: for each member its rows, why it ended, and the network it became."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ...errors import AliveError
+from ..result import Best
+from .arena import Floats
+from .engine import COLUMNS
+from .member import Member
+from .start import parts_of, same_conv, torch_start
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    """One recorded epoch, counted from 0: a row of train.loop, and the health of the network on the training set.
+
+    Loss and penalty are means over the epoch's steps; all else is of the network after it, in eval mode. A point is
+    dead if no unit of some hidden layer answers to it.
+    """
+
+    epoch: int
+    loss: float
+    penalty: float
+    train_accuracy: float
+    test_accuracy: float | None
+    dead_units: int
+    linear_units: int
+    dead_points: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemberResult:
+    """One member: `log` holds its recorded epochs [rows, columns of FleetRow, right points in place of accuracies].
+
+    `stopped` says why it ended before its last epoch, or is None. `weights`, `norms`, `alpha` are what it ended with.
+    """
+
+    member: Member
+    log: Floats
+    points: int
+    test_points: int
+    outputs: int
+    inputs: int
+    stopped: str | None
+    weights: Floats
+    norms: Floats
+    alpha: Floats
+
+    @property
+    def rows(self) -> tuple[FleetRow, ...]:
+        """All recorded epochs."""
+        return tuple(self._row(values) for values in self.log)
+
+    @property
+    def last(self) -> FleetRow | None:
+        """The last recorded epoch, if there is one."""
+        return self._row(self.log[-1]) if len(self.log) else None
+
+    @property
+    def best(self) -> Best:
+        """The largest accuracies over the recorded epochs, train and test each for itself."""
+        if not len(self.log):
+            return Best(None, None)
+        tested = float(self.column("test_right").max()) / self.test_points if self.test_points else None
+        return Best(float(self.column("train_right").max()) / self.points, tested)
+
+    def column(self, name: str) -> NDArray[np.float32]:
+        """One column of the log, by name: for whole curves without making rows."""
+        return self.log[:, COLUMNS.index(name)]
+
+    def network(self) -> nn.Module:
+        """The network as a torch module in eval mode; a Farkas layer becomes the plain layer it computes."""
+        if self.alpha.size and (self.alpha[1:] < 1).any():
+            raise AliveError(
+                f"a {self.member.method} member still has open skips and no plain network computes the same",
+                "Train until every α is 1, or read weights and alpha",
+            )
+        shared = self.member.architecture == "keras_same"
+        net = same_conv(self.member, self.outputs) if shared else torch_start(self.member, self.inputs, self.outputs)
+        with torch.no_grad():
+            _fill(parts_of(net), self.weights)
+            norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
+            running = [norm.running_mean for norm in norms] + [norm.running_var for norm in norms]
+            _fill([part for part in running if part is not None], self.norms)
+        return net.eval()
+
+    def _row(self, values: Floats) -> FleetRow:
+        epoch, loss, penalty, trained, tested, dead, linear, points = values.tolist()
+        return FleetRow(
+            int(epoch),
+            loss,
+            penalty,
+            trained / self.points,
+            tested / self.test_points if self.test_points else None,
+            int(dead),
+            int(linear),
+            int(points),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetResult:
+    """All members in the order they were given; `interrupted` says that some had no time to end."""
+
+    members: tuple[MemberResult, ...]
+    seconds: float
+    interrupted: bool
+
+    @property
+    def finished(self) -> tuple[MemberResult, ...]:
+        """The members that came to their end, be it a bad one."""
+        return tuple(result for result in self.members if not (result.stopped or "").startswith("interrupted"))
+
+
+def _fill(parts: list[torch.Tensor], flat: Floats) -> None:
+    """Write a flat arena into tensors, one after the other."""
+    begun = 0
+    for part in parts:
+        part.copy_(torch.from_numpy(flat[begun : begun + part.numel()].copy()).view_as(part))
+        begun += part.numel()
