@@ -196,7 +196,7 @@ def train(
 
 @app.command()
 def bench(
-    which: Annotated[list[str] | None, typer.Argument(help="penalty, census; by default all.")] = None,
+    which: Annotated[list[str] | None, typer.Argument(help="penalty, census, fleet; by default all.")] = None,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds, of which the shortest counts.")] = 25,
 ) -> None:
     """Measure what the penalty and the census cost, as ratios; exit with 1 if a target is missed."""
@@ -211,6 +211,47 @@ def bench(
             missed += not figure.reached
     if missed:
         _fail(f"{missed} target{'s' * (missed > 1)} missed", 1)
+
+
+Stored = Annotated[Path, typer.Option("--store", help="File that holds the finished networks.")]
+
+
+@app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Such as 001-Fig1; without one, a list of all.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Networks of each kind; the papers have one.")] = 1,
+    scale: Annotated[str, typer.Option(help="quick, or paper: the papers' own grids and epochs.")] = "quick",
+    architecture: Annotated[
+        str, typer.Option(help="dense, or keras_same: the convolution that made the published heat maps.")
+    ] = "dense",
+    store: Stored = Path("alive.sqlite"),
+    threads: Annotated[int | None, typer.Option(help="Networks at once; by default one a core.")] = None,
+) -> None:
+    """Run experiments of the papers, and ours; what is stored is not repeated, Ctrl-C keeps what is finished."""
+    from . import study
+
+    if not names:
+        _print(study.listing(store))
+        return
+    with _interruptible():
+        for part in study.reproduce(
+            names, seeds=seeds, scale=scale, architecture=architecture, path=store, threads=threads
+        ):
+            _print(study.table(part))
+
+
+@app.command()
+def report(
+    store: Stored = Path("alive.sqlite"),
+    out: Annotated[Path, typer.Option(help="Folder for the page and the pictures.")] = Path("alive-report"),
+) -> None:
+    """Draw what the store holds: heat maps and pictures, and one page with every claim beside our numbers."""
+    from . import study
+
+    for file in study.report(store, out):
+        print(file)
 
 
 def _print(renderable: object) -> None:

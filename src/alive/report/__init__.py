@@ -1,4 +1,4 @@
-"""Pictures from finished numbers; nothing here trains or runs a model."""
+"""Pictures and pages from finished numbers; nothing here trains a model."""
 
 from .moons import Panel, decision_maps, lives
 

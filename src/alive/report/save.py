@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def save_figure(figure: Figure, path: Path, *, bottom: float = 0.0) -> None:
-    """Lay the figure out, leaving a strip of `bottom` free, and write it."""
-    figure.tight_layout(rect=(0, bottom, 1, 1))
+def save_figure(figure: Figure, path: Path, *, bottom: float = 0.0, laid_out: bool = True) -> None:
+    """Lay the figure out, leaving a strip of `bottom` free, and write it; unless `laid_out`, only crop its margins."""
     picture = BytesIO()
-    figure.savefig(picture, format="png", dpi=140)
+    if laid_out:
+        figure.tight_layout(rect=(0, bottom, 1, 1))
+        figure.savefig(picture, format="png", dpi=140)
+    else:
+        figure.savefig(picture, format="png", dpi=140, bbox_inches="tight")
     write_atomically(path, picture.getvalue())

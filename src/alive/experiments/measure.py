@@ -1,0 +1,123 @@
+"""From rows to the numbers of a claim: pure functions, each made for one question."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from .cell import Row
+from .spec import Measure, Measured
+
+TRAINS = (
+    0.95  # best training accuracy from which we say that a network trains; the heat maps show it as their top colour
+)
+CHANCE = 44 / 85  # the larger class of MOONS
+Where = Callable[[Row], bool]
+
+
+def where(label: str, *, widths: Iterable[int] | None = None, depths: Iterable[int] | None = None) -> Where:
+    """Which rows: of a method, and of some widths and depths."""
+    some_widths = None if widths is None else frozenset(widths)
+    some_depths = None if depths is None else frozenset(depths)
+
+    def holds(row: Row) -> bool:
+        wide = some_widths is None or row.member.width in some_widths
+        deep = some_depths is None or row.member.depth in some_depths
+        return row.cell.label == label and wide and deep
+
+    return holds
+
+
+def trains(row: Row) -> bool:
+    """Whether the network learnt the training set, at its best epoch."""
+    return row.best_train >= TRAINS
+
+
+def mean(values: Sequence[float]) -> Measured | None:
+    """Mean, number and standard deviation.
+
+    >>> mean([1.0, 3.0])
+    Measured(ours=2.0, n=2, spread=1.4142135623730951)
+    """
+    if not values:
+        return None
+    return Measured(statistics.fmean(values), len(values), statistics.stdev(values) if len(values) > 1 else 0.0)
+
+
+def best_accuracy(rows_of: Where, *, test: bool = False) -> Measure:
+    """Best accuracy, mean over the networks."""
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        best = [row.best_test if test else row.best_train for row in rows if rows_of(row)]
+        return mean([value for value in best if value is not None])
+
+    return measure
+
+
+def share(rows_of: Where, holds: Callable[[Row], bool]) -> Measure:
+    """Share of the networks of which something holds; the spread is that of the share between seeds."""
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        seeds = _by_seed(row for row in rows if rows_of(row))
+        return mean([statistics.fmean(map(holds, some)) for some in seeds.values()])
+
+    return measure
+
+
+def deepest(rows_of: Where) -> Measure:
+    """Depth of the deepest network that trains, mean over seeds; 0 where none does."""
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        seeds = _by_seed(row for row in rows if rows_of(row))
+        return mean([_deepest(some) for some in seeds.values()])
+
+    return measure
+
+
+def deepest_ratio(ours: str, theirs: str, *, widths: Iterable[int]) -> Measure:
+    """How many times deeper one method trains than another at equal width: mean over widths, then over seeds."""
+    widths = tuple(widths)
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        seeds = _by_seed(rows)
+        found = [r for some in seeds.values() if (r := _ratio(some, ours, theirs, widths)) is not None]
+        return mean(found)
+
+    return measure
+
+
+def lead(ours: str, theirs: str, *, widths: Iterable[int], depths: Iterable[int]) -> Measure:
+    """How much more best training accuracy one method has than another, mean over the networks both have."""
+    one, other = where(ours, widths=widths, depths=depths), where(theirs, widths=widths, depths=depths)
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        first = {_place(row): row.best_train for row in rows if one(row)}
+        second = {_place(row): row.best_train for row in rows if other(row)}
+        return mean([first[place] - second[place] for place in sorted(first.keys() & second.keys())])
+
+    return measure
+
+
+def _by_seed(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    seeds: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        seeds[row.member.seed].append(row)
+    return dict(sorted(seeds.items()))
+
+
+def _deepest(rows: Iterable[Row]) -> float:
+    return float(max((row.member.depth for row in rows if trains(row)), default=0))
+
+
+def _ratio(rows: Sequence[Row], ours: str, theirs: str, widths: tuple[int, ...]) -> float | None:
+    pairs = [
+        tuple(_deepest(row for row in rows if where(label, widths=(width,))(row)) for label in (ours, theirs))
+        for width in widths
+    ]
+    ratios = [first / second for first, second in pairs if second]
+    return statistics.fmean(ratios) if ratios else None
+
+
+def _place(row: Row) -> tuple[int, int, int]:
+    return row.member.seed, row.member.depth, row.member.width

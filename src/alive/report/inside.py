@@ -1,0 +1,130 @@
+"""Pictures of networks that were kept: what their layers hold, what they decide, how they were trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ..data import DATA
+from ..experiments import Row
+from ..experiments.layers import layer_work
+from .moons import CLASSES, Panel, decision_maps
+from .save import save_figure
+
+LAYERS = (0, 4, 25, 50)  # 0 is the input; the paper's choice
+SIDE = 80  # points of the plane a side
+
+
+def activations(rows: Sequence[Row], path: Path) -> None:
+    """Draw the training points as some layers hold them, a row a method, first seed: their two main axes."""
+    from matplotlib.figure import Figure
+
+    shown = _first_seed(rows)
+    figure = Figure(figsize=(2.3 * len(LAYERS), 2.2 * len(shown) + 0.3))
+    axes = figure.subplots(len(shown), len(LAYERS), squeeze=False)
+    for row, line in zip(shown, axes, strict=True):
+        data = DATA[row.cell.data]()
+        held = layers_of(row.network(), data.train_x, LAYERS)
+        for layer, axis in zip(LAYERS, line, strict=True):
+            flat = main_axes(held[layer].numpy())
+            for label, colour in enumerate(CLASSES):
+                own = flat[data.train_y.numpy() == label]
+                axis.scatter(own[:, 0], own[:, 1], s=8, color=colour, edgecolor="white", linewidth=0.3)
+            distinct = len(np.unique(held[layer].numpy().round(6), axis=0))
+            place = f"layer {layer}" if layer else "input"
+            axis.set_title(f"{row.cell.label}, {place}: {distinct} place{'s' * (distinct > 1)}", fontsize=7)
+            axis.tick_params(labelsize=5)
+    save_figure(figure, path)
+
+
+@torch.no_grad()
+def layers_of(network: nn.Module, x: torch.Tensor, layers: Sequence[int]) -> dict[int, torch.Tensor]:
+    """What the hidden layers of those numbers send on, and the input as layer 0."""
+    held, h = {0: x.flatten(1)}, x.flatten(1)
+    for number, layer in enumerate(network.hidden, start=1):  # type: ignore[arg-type]
+        h = layer(h)
+        if number in layers:
+            held[number] = h
+    return held
+
+
+def main_axes(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The points [N, C] on their two directions of largest variance [N, 2]; as they are if they have only two."""
+    if values.shape[1] <= 2:
+        return values
+    centred = values - values.mean(0)
+    _, _, directions = np.linalg.svd(centred, full_matrices=False)
+    return np.asarray(centred @ directions[:2].T)
+
+
+def decisions(rows: Sequence[Row], path: Path) -> None:
+    """Draw what each network decides over the plane, first seed."""
+    shown = sorted(_first_seed(rows), key=lambda row: row.member.epochs)
+    data = DATA[shown[0].cell.data]()
+    several = len({row.member.epochs for row in shown}) > 1
+    panels = [_panel(row, several=several) for row in shown]
+    decision_maps(panels, data.train_x.double().numpy(), data.train_y.numpy(), path)
+
+
+@torch.no_grad()
+def _panel(row: Row, *, several: bool) -> Panel:
+    data = DATA[row.cell.data]()
+    low, high = data.train_x.amin(0) - 0.1, data.train_x.amax(0) + 0.1
+    a, b = (torch.linspace(float(low[i]), float(high[i]), SIDE) for i in (0, 1))
+    plane = torch.cartesian_prod(b, a).flip(1)  # row by row, the second feature upward
+    probability = row.network()(plane).sigmoid().reshape(SIDE, SIDE).double().numpy()
+    name = f"epoch {row.member.epochs}" if several else row.cell.label
+    none = np.zeros(1)
+    last = np.array([row.last.train_accuracy if row.last else 0.0])
+    extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
+    return Panel(name, probability, extent, np.zeros(1, np.int64), none, none, none, last)
+
+
+def traces(rows: Sequence[Row], path: Path) -> None:
+    """Draw loss, penalty and training accuracy of the longest run over epochs, first seed."""
+    from matplotlib.figure import Figure
+
+    row = max(_first_seed(rows), key=lambda row: row.member.epochs)
+    figure = Figure(figsize=(9, 5.2))
+    above, below = figure.subplots(2, 1, sharex=True)
+    for name, colour in (("loss", "#1f2933"), ("penalty", "#b42318")):
+        above.semilogy(row.trace["epoch"], np.maximum(row.trace[name], 1e-8), color=colour, linewidth=0.8, label=name)
+    above.legend(frameon=False, fontsize=8)
+    below.plot(row.trace["epoch"], row.trace["train_accuracy"], color="#2f6f9f", linewidth=0.8)
+    below.set_ylabel("training accuracy", fontsize=8)
+    below.set_xlabel("epoch", fontsize=8)
+    figure.suptitle(f"{row.member.depth}x{row.member.width} {row.cell.label}, seed {row.member.seed}", fontsize=10)
+    save_figure(figure, path)
+
+
+def layers(rows: Sequence[Row], path: Path) -> None:
+    """Draw for each depth how far each layer is from passing its input on, in the best seed, and who is needed."""
+    from matplotlib.figure import Figure
+
+    depths = sorted({row.member.depth for row in rows})
+    figure = Figure(figsize=(9, 1.9 * len(depths) + 0.4))
+    axes = figure.subplots(len(depths), 1, squeeze=False)[:, 0]
+    for depth, axis in zip(depths, axes, strict=True):
+        row = max((row for row in rows if row.member.depth == depth), key=_end)
+        work = layer_work(row)
+        axis.semilogy(np.arange(2, depth + 1), np.maximum(work.moves, 1e-8), color="#2f6f9f", linewidth=0.6)
+        said = f"{depth} layers: {work.needed} of {depth - 1} are needed for accuracy {work.accuracy:.3f}"
+        axis.set_title(f"{said} (seed {row.member.seed})", fontsize=9)
+        axis.set_ylabel("distance", fontsize=8)
+        axis.tick_params(which="both", labelsize=7)
+    axes[-1].set_xlabel("layer", fontsize=8)
+    save_figure(figure, path)
+
+
+def _end(row: Row) -> float:
+    return row.last.train_accuracy if row.last else 0.0
+
+
+def _first_seed(rows: Sequence[Row]) -> list[Row]:
+    first = min(row.member.seed for row in rows)
+    return [row for row in rows if row.member.seed == first]

@@ -1,0 +1,222 @@
+"""The store: one SQLite file, a row a finished cell, and who is at work on which."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import AliveError
+from ..experiments import Cell, Row
+from ..experiments.cell import canonical
+from .owner import Owner
+from .place import hardware, versions
+
+APPLICATION = 0x616C6976  # "aliv": says whose file this is
+VERSION = 1
+PATIENCE = 60.0  # seconds to wait for another process to finish its write
+SCHEMA = (
+    """CREATE TABLE cells (
+        key TEXT PRIMARY KEY, settings TEXT NOT NULL, seed INTEGER NOT NULL, result TEXT NOT NULL, weights BLOB,
+        versions TEXT NOT NULL, hardware TEXT NOT NULL, seconds REAL NOT NULL, finished REAL NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE claims (
+        key TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, birth TEXT NOT NULL, beat REAL NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE runs (
+        experiment TEXT NOT NULL, scale TEXT NOT NULL, architecture TEXT NOT NULL, seeds INTEGER NOT NULL,
+        asked REAL NOT NULL, PRIMARY KEY (experiment, scale, architecture)
+    ) WITHOUT ROWID""",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An experiment that was asked for, at the most seeds so far."""
+
+    experiment: str
+    scale: str
+    architecture: str
+    seeds: int
+
+
+class Store:
+    """An open store; a context manager. Every call is one transaction, so that a kill loses nothing finished.
+
+    WAL lets several processes of one machine work on it at once; a network folder is no place for it.
+    """
+
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        self.path = path
+        if not create and not path.exists():
+            raise AliveError(f"there is no store {path}", "Run `alive reproduce` first, or name the file with --store")
+        with self._guarded():
+            self._db = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            try:
+                self._settle()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def finished(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys whose cells are done."""
+        with self._guarded():
+            done = {key for (key,) in self._db.execute("SELECT key FROM cells")}
+        return done.intersection(keys)
+
+    def rows(self, cells: Iterable[Cell]) -> list[Row]:
+        """The rows of these cells, as far as they are done, in the order of the cells."""
+        found = []
+        with self._guarded():
+            for cell in cells:
+                query = "SELECT result, weights FROM cells WHERE key = ?"
+                for result, weights in self._db.execute(query, (cell.key,)):
+                    found.append(Row.read(cell, json.loads(result), weights))
+        return found
+
+    def claim(self, keys: Sequence[str], owner: Owner) -> set[str]:
+        """Take those of the keys that are neither done nor in the hands of a living process."""
+        with self._transaction() as db:
+            for held in db.execute("SELECT key, host, pid, birth, beat FROM claims").fetchall():
+                if not owner.sees_alive(*held[1:]):
+                    db.execute("DELETE FROM claims WHERE key = ?", held[:1])
+            mine = set()
+            for key in keys:
+                free = "NOT EXISTS (SELECT 1 FROM cells WHERE key = ?)"
+                claim = f"INSERT OR IGNORE INTO claims SELECT ?, ?, ?, ?, ? WHERE {free}"
+                if db.execute(claim, (key, owner.host, owner.pid, owner.birth, time.time(), key)).rowcount:
+                    mine.add(key)
+            return mine
+
+    def claimed(self) -> set[str]:
+        """Keys in the hands of some process."""
+        with self._guarded():
+            return {key for (key,) in self._db.execute("SELECT key FROM claims")}
+
+    def beat(self, owner: Owner) -> None:
+        """Say that the owner is still at work."""
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE claims SET beat = ? WHERE host = ? AND pid = ? AND birth = ?",
+                (time.time(), owner.host, owner.pid, owner.birth),
+            )
+
+    def release(self, owner: Owner) -> None:
+        """Give back all that the owner holds and has not done."""
+        with self._transaction() as db:
+            db.execute(
+                "DELETE FROM claims WHERE host = ? AND pid = ? AND birth = ?", (owner.host, owner.pid, owner.birth)
+            )
+
+    def write(self, rows: Sequence[Row], *, seconds: float) -> None:
+        """Add finished rows, each of which took so many seconds; a row that is there already stays as it is."""
+        made, where, now = canonical(versions()), canonical(hardware()), time.time()
+        with self._transaction() as db:
+            for row in rows:
+                key, settings, result = row.cell.key, canonical(row.cell.settings), canonical(row.result)
+                values = (key, settings, row.member.seed, result, row.weights, made, where, seconds, now)
+                db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+                db.execute("DELETE FROM claims WHERE key = ?", (key,))
+
+    def ask(self, run: Run) -> None:
+        """Remember what was asked for, so that a report knows what to show."""
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO runs VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET seeds = max(seeds, excluded.seeds)",
+                (run.experiment, run.scale, run.architecture, run.seeds, time.time()),
+            )
+
+    def runs(self) -> list[Run]:
+        """All that was asked for, oldest first."""
+        query = "SELECT experiment, scale, architecture, seeds FROM runs ORDER BY asked, experiment"
+        with self._guarded():
+            return [Run(*values) for values in self._db.execute(query)]
+
+    def made_on(self) -> list[dict[str, Any]]:
+        """The machines and versions that made the rows: each kind once."""
+        with self._guarded():
+            kinds = self._db.execute("SELECT DISTINCT hardware, versions FROM cells ORDER BY 1, 2").fetchall()
+        return [json.loads(hard) | json.loads(soft) for hard, soft in kinds]
+
+    def _settle(self) -> None:
+        """Check that the file is ours, or make it so if it is empty."""
+        if self._mark() == (0, 0, 0):
+            self._patiently("PRAGMA journal_mode = WAL")
+            with self._transaction() as db:
+                if self._mark() == (0, 0, 0):  # nobody was quicker
+                    for statement in SCHEMA:
+                        db.execute(statement)
+                    db.execute(f"PRAGMA application_id = {APPLICATION}")
+                    db.execute(f"PRAGMA user_version = {VERSION}")
+        application, version, _ = self._mark()
+        if application != APPLICATION:
+            raise AliveError(f"{self.path} is a database of another program", "Name another file with --store")
+        if version > VERSION:
+            raise AliveError(
+                f"{self.path} was made by a newer alive", "Update alive, or name another file with --store"
+            )
+        self._patiently("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("SELECT count(*) FROM cells, claims, runs").fetchone()
+
+    def _mark(self) -> tuple[int, int, int]:
+        """Whose file it is, which version of the schema, and how many tables."""
+        one = [self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+        return one[0], one[1], self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+
+    def _patiently(self, statement: str) -> None:
+        """A change of the journal does not wait for others by itself."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._db.execute(statement)
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, begun as a writer so that no other can come between a look and a change."""
+        with self._guarded():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Say in one sentence what SQLite refuses."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _worded(self.path, error) from None
+
+
+def _worded(path: Path, error: sqlite3.Error) -> AliveError:
+    code = getattr(error, "sqlite_errorname", "")
+    if code.startswith("SQLITE_FULL"):
+        return AliveError(f"no room left to write {path}; all finished rows are safe", "Free some disk and run again")
+    if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")) or "no such table" in str(error):
+        return AliveError(f"{path} is no store of alive, or is damaged ({error})", "Name another file with --store")
+    if code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR", "SQLITE_PERM")):
+        return AliveError(f"cannot write {path}: {error}", "Choose a folder that exists and can be written")
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return AliveError(f"{path} was locked by another process for {PATIENCE:.0f} seconds", "Run again later")
+    return AliveError(f"the store {path} refuses: {error}", "Name another file with --store")

@@ -1,0 +1,112 @@
+"""Claims on planted rows, where the answer is known; layers that do nothing, planted too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from alive.errors import AliveError
+from alive.experiments import EXPERIMENTS, Cell, Claim, Row
+from alive.experiments.atlas import standings, winners
+from alive.experiments.fifty import _falls_of
+from alive.experiments.layers import layer_work, passing
+from alive.experiments.measure import deepest, deepest_ratio, lead, share, trains, where
+from alive.nn import Rectangular
+from alive.train.fleet import FleetRow, Member
+
+
+def planted(depth, width, method="Sep-UP", *, seed=10, best=1.0, test=0.9, lr=0.01, **more):
+    last = FleetRow(9, 0.1, 0.0, best, test, 0, 0, 0)
+    return Row(Cell(Member(depth, width, method, seed, lr=lr, **more)), best, test, last, None, {})
+
+
+def test_the_deepest_that_trains_is_a_mean_over_seeds():
+    rows = [
+        planted(d, 3, seed=s, best=1.0 if d <= top else 0.52)
+        for s, top in ((10, 60), (11, 40))
+        for d in (20, 40, 60, 80)
+    ]
+    rows.append(planted(100, 4))  # of another width
+    measured = deepest(where("Sep-UP", widths=(3,)))(rows)
+    assert (measured.ours, measured.n) == (50, 2)
+    assert measured.spread == pytest.approx(np.std([60, 40], ddof=1))
+    assert deepest(where("Sep-UP", widths=(3,)))([planted(20, 3, best=0.5)]).ours == 0
+
+
+def test_ratios_leads_and_shares():
+    rows = [
+        planted(60, 3),
+        planted(10, 3, "ReLU"),
+        planted(60, 3, "ReLU", best=0.5),
+        planted(100, 5),
+        planted(50, 5, "ReLU"),
+    ]
+    assert deepest_ratio("Sep-UP", "ReLU", widths=(3, 5))(rows).ours == 4  # mean of 6 and 2
+    assert lead("Sep-UP", "ReLU", widths=(3,), depths=(60,))(rows).ours == 0.5
+    assert share(where("ReLU"), trains)(rows).ours == pytest.approx(2 / 3)
+
+
+def test_the_papers_own_numbers_confirm_its_claims():
+    fig2 = EXPERIMENTS["004-Fig2"]
+    reach = {("Sep-UP", 3): 60, ("ReLU", 3): 10, ("Sep-UP", 25): 100, ("ReLU", 25): 30}
+    cells = [cell for cell in fig2.cells("paper") if (cell.member.method, cell.member.width) in reach]
+    rows = [
+        planted(m.depth, m.width, m.method, epochs=m.epochs, best=1.0 if m.depth <= reach[m.method, m.width] else 0.52)
+        for m in (cell.member for cell in cells)
+    ]
+    judged = {claim.id: claim.verdict(claim.measure(rows)) for claim in fig2.claims}
+    assert set(judged.values()) == {"reproduced"}
+    broken = [planted(row.member.depth, row.member.width, row.member.method, best=0.52) for row in rows]
+    assert fig2.claims[0].verdict(fig2.claims[0].measure(broken)) == "differs"
+
+
+def test_a_claim_must_agree_with_itself():
+    with pytest.raises(AliveError, match="lies outside its own band"):
+        Claim("x", "x", lambda rows: None, band=(0, 1), published=2)
+
+
+def test_falls_count_only_after_a_solution():
+    assert _falls_of([0.5, 0.6, 0.99, 0.5, 0.6, 1.0, 0.95, 0.85, 0.5, 0.99]) == 2
+    assert _falls_of([0.5, 0.7, 0.5]) == 0
+
+
+def test_the_atlas_takes_each_method_at_its_better_rate_and_names_ties():
+    rows = [planted(5, 2, "ReLU", lr=lr, best=best) for lr, best in ((0.01, 0.6), (0.001, 0.998))]
+    rows += [planted(5, 2, "Sep-UP", lr=lr, best=best) for lr, best in ((0.01, 1.0), (0.001, 0.7))]
+    rows += [planted(5, 2, "Sep-P", best=0.9)]
+    (some,) = standings(rows).values()
+    assert [(s.label, s.lr) for s in some] == [("Sep-UP", 0.01), ("ReLU", 0.001), ("Sep-P", 0.01)]
+    assert [s.label for s in winners(some)] == ["Sep-UP", "ReLU"]
+
+
+def _kept(depth, working):
+    """A mirrored 4-wide network of which only the layers `working` differ from passing on; logit = first feature."""
+    rng = np.random.default_rng(0)
+    inner = np.stack([passing(4)] * (depth - 1))
+    for layer in working:
+        inner[layer] += rng.normal(0, 0.3, (4, 4)).astype(np.float32)
+    first = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]], np.float32)
+    out = np.array([[20, 5, -20, -5]], np.float32)
+    parts = [first, inner, np.zeros((depth, 4)), out, np.full(1, -5.0)]
+    flat = np.concatenate([np.ravel(part) for part in parts]).astype(np.float32)
+    cell = Cell(Member(depth, 4, init="mirrored"), keep_network=True)
+    return Row(cell, 1.0, 1.0, None, None, {}, weights=flat.tobytes())
+
+
+def test_layers_that_pass_on_are_not_needed():
+    row = _kept(40, working=(3, 17, 18))
+    work = layer_work(row)
+    assert set(np.flatnonzero(work.moves > 1e-6)) == {3, 17, 18}
+    assert work.needed <= 3
+    assert layer_work(_kept(40, working=())).needed == 0
+
+
+def test_the_accuracy_of_all_layers_is_that_of_the_torch_network():
+    from alive.data import moons
+    from alive.train import accuracy
+
+    row = _kept(12, working=range(11))
+    network = row.network()
+    assert isinstance(network, Rectangular)
+    data = moons()
+    assert layer_work(row).accuracy == pytest.approx(accuracy(network(data.train_x), data.train_y))

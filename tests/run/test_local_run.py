@@ -1,0 +1,180 @@
+"""Real processes on one store: killed, interrupted, side by side; the rows are those of an undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from alive.experiments import Cell
+from alive.run import Store, local, next_fleet, run
+from alive.train.fleet import Member
+
+CODE = """
+import sys
+from pathlib import Path
+from alive.run import Store, run
+from test_local_run import cells
+with Store(Path(sys.argv[1])) as store:
+    print("ready", flush=True)
+    print(run(cells(), store, threads=1), flush=True)
+"""
+SECONDS = 90  # more than any of these processes should ever take
+
+
+def cells():
+    """Enough small networks for several fleets."""
+    methods = ("ReLU", "ReLU+BN", "Sep-UP", "Sep-P")
+    return [
+        Cell(Member(8, width, method, seed, epochs=800))
+        for method in methods
+        for width in (2, 4, 6)
+        for seed in range(6)
+    ]
+
+
+@pytest.fixture
+def start():
+    """Begin a process that brings all cells into a store; none outlives the test, and no pipe stays open."""
+    begun = []
+
+    def begin(path):
+        environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", CODE, str(path)]
+        begun.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        )
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def stored(path, columns="key, settings, seed, result, weights, versions, hardware"):
+    db = sqlite3.connect(path)
+    try:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'cells'").fetchone():
+            return []  # it was killed before it had made its tables
+        return db.execute(f"SELECT {columns} FROM cells ORDER BY key").fetchall()
+    finally:
+        db.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plain") / "s.sqlite"
+    with Store(path) as store:
+        assert run(cells(), store, threads=1) == len(cells())
+    return stored(path)
+
+
+def wait_for_rows(path, process, more_than):
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        if path.exists() and len(stored(path)) > more_than:
+            return
+        time.sleep(0.02)
+
+
+def test_killed_again_and_again_it_finishes_and_repeats_nothing(tmp_path, undisturbed, start):
+    path = tmp_path / "s.sqlite"
+    kills, before = 0, []
+    for delay in (0.0, 0.15, 0.05):
+        process = start(path)
+        process.stdout.readline()
+        wait_for_rows(path, process, len(before))
+        time.sleep(delay)
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+        now = stored(path, "key, finished")
+        assert set(before) <= set(now), "a finished row was lost or made again"
+        assert len(now) > len(before)
+        before = now
+    assert kills >= 2
+    process = start(path)
+    out, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, err
+    assert int(out.split()[-1]) == len(cells()) - len(before)
+    assert set(before) <= set(stored(path, "key, finished"))
+    assert stored(path) == undisturbed
+
+
+def test_two_processes_share_the_work(tmp_path, undisturbed, start):
+    path = tmp_path / "s.sqlite"
+    both = [start(path), start(path)]
+    outs = [process.communicate(timeout=SECONDS) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outs
+    trained = [int(out.split()[-1]) for out, _ in outs]
+    assert sum(trained) == len(cells())
+    assert stored(path) == undisturbed
+
+
+def test_one_of_two_is_killed_and_the_other_takes_over(tmp_path, undisturbed, start):
+    path = tmp_path / "s.sqlite"
+    first = start(path)
+    wait_for_rows(path, first, 0)
+    second = start(path)
+    second.stdout.readline()
+    first.kill()
+    first.wait()
+    _, err = second.communicate(timeout=SECONDS)
+    assert second.returncode == 0, err
+    assert stored(path) == undisturbed
+
+
+def test_ctrl_c_keeps_what_is_finished_and_holds_nothing(tmp_path, undisturbed, start):
+    path = tmp_path / "s.sqlite"
+    process = start(path)
+    wait_for_rows(path, process, 0)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=SECONDS)
+    assert "the same command goes on from there" in err
+    with Store(path) as store:
+        done = len(store.finished(cell.key for cell in cells()))
+        assert 0 < done < len(cells())
+        assert store.claimed() == set()
+        assert run(cells(), store, threads=1) == len(cells()) - done
+    assert stored(path) == undisturbed
+
+
+def test_a_failure_gives_the_claims_back(tmp_path, monkeypatch):
+    def broken(*args, **more):
+        raise RuntimeError("the engine broke")
+
+    monkeypatch.setattr(local, "train_fleet", broken)
+    with Store(tmp_path / "s.sqlite") as store:
+        with pytest.raises(RuntimeError, match="the engine broke"):
+            run(cells()[:3], store, threads=1)
+        assert store.claimed() == set()
+
+
+def test_a_network_that_breaks_is_a_finished_row(tmp_path):
+    cell = Cell(Member(10, 4, "ReLU", optimiser="sgd", lr=1e30, epochs=5, init="mirrored"))
+    with Store(tmp_path / "s.sqlite") as store:
+        assert run([cell], store, threads=1) == 1
+        assert store.rows([cell])[0].stopped
+        assert run([cell], store, threads=1) == 0
+    assert json.loads(stored(tmp_path / "s.sqlite")[0][3])["stopped"]
+
+
+def test_fleets_take_every_cell_once_costliest_first_and_stay_small():
+    left = [Cell(Member(depth, width, epochs=5000)) for depth in (1, 50, 150) for width in (1, 10, 25)]
+    fleets = []
+    while left:
+        fleet = next_fleet(left, threads=2)
+        fleets.append(fleet)
+        left = [cell for cell in left if cell not in fleet]
+    costs = [cell.cost for fleet in fleets for cell in fleet]
+    assert costs == sorted(costs, reverse=True)
+    assert len(costs) == 9
+    assert all(len(fleet) <= 2 or sum(cell.cost for cell in fleet) <= 16 for fleet in fleets)
