@@ -85,7 +85,7 @@ class _ReluSlacks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor, *grad_s: Tensor) -> tuple[Tensor | None, ...]:
         y, *pull = ctx.saved_tensors
-        grad = torch.ops.aten.threshold_backward(grad_y, y, 0)
+        grad = torch.ops.aten.threshold_backward.default(grad_y, y, 0)
         return _add(grad, grad_s, Pull(*pull), ctx.layout), None, None, None
 
 
@@ -93,7 +93,8 @@ def _add(grad: Tensor, grad_s: tuple[Tensor, ...], pull: Pull, layout: Layout) -
     """Add the slacks' gradient, a handful of numbers, to a gradient that nobody else holds."""
     if pull.spot.numel():
         upstream = torch.cat(grad_s) if len(grad_s) > 1 else grad_s[0]
-        amount = (pull.slope * upstream[pull.group]).to(grad.dtype)
+        amount = pull.slope * upstream.index_select(0, pull.group)
+        amount = amount if amount.dtype == grad.dtype else amount.to(grad.dtype)
         canonical(grad, layout.unit_axis, layout.point_axis).put_(pull.spot, amount, accumulate=True)
     return grad
 
