@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from alive import cli
-
 MODEL = """
 import torch
 from torch import nn
@@ -31,23 +29,6 @@ def make_data():
 needs_more = nn.Linear
 no_model = 7
 """
-
-
-@pytest.fixture
-def alive(monkeypatch, capsys, tmp_path):
-    """Run the command line in an empty folder: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["alive", *map(str, args)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -2,28 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
-
-from alive import cli
-
-
-@pytest.fixture
-def alive(monkeypatch, capsys, tmp_path):
-    """Run the command line in an empty folder: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["alive", *map(str, args)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def test_from_nothing_to_a_page(alive, tmp_path):

@@ -73,9 +73,9 @@ DEPTH_RECORD = Experiment(
         ),
         Claim(
             "layers-needed-1000",
-            "The work is spread: share of the 1000 layers that cannot pass their input on without loss of accuracy",
+            "Few layers do the work: share of the 1000 that cannot pass their input on without loss of accuracy",
             _needed(1000),
-            band=(0.1, 1),
+            band=(0, 0.5),
         ),
     ),
     figures=(Figure("layers", "layers", "How far each layer is from passing its input on, and how many are needed"),),
