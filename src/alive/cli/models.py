@@ -1,0 +1,120 @@
+"""Commands for one model: count its dead and linear units and points, train it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .words import BatchNorm, DataSource, Init, ModelSource, Seed, fail, interruptible, show
+
+if TYPE_CHECKING:
+    from ..diagnosis import Census
+
+
+def census(
+    model: ModelSource,
+    data: DataSource = "moons",
+    split: Annotated[str, typer.Option(help="Which points: train, test or all.")] = "train",
+    weights: Annotated[Path | None, typer.Option(help="A .safetensors file or checkpoint to load first.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
+    fail_on: Annotated[
+        list[str] | None, typer.Option(help='Exit with 1 if this holds: "dead_units>0", "dead_points>=5%".')
+    ] = None,
+    keep_points: Annotated[bool, typer.Option("--keep-points", help="In JSON: where each point died.")] = False,
+    init: Init = "glorot",
+    batch_norm: BatchNorm = False,
+    seed: Seed = 10,
+) -> None:
+    """Count the dead, linear and nonlinear units and points of a model over a data set."""
+    from .. import diagnosis, sources
+    from ..diagnosis.render import page
+    from ..files import expect_writable, write_atomically
+
+    limits = [diagnosis.Limit.parse(text) for text in fail_on or []]
+    if html is not None:
+        expect_writable(html)
+    points = sources.data(data)
+    network = sources.model(model, points, init=init, batch_norm=batch_norm, seed=seed)
+    if weights is not None:
+        from ..train.checkpoint import load_weights
+
+        load_weights(network, weights)
+    found = diagnosis.census(network, sources.points(points, split), keep_points=keep_points)
+    if html is not None:
+        write_atomically(html, page(found, f"Census of {model} on {data}").encode())
+    if as_json:
+        print(found.to_json())
+    else:
+        show(found)
+    _check(found, limits)
+
+
+def train(
+    model: ModelSource,
+    data: DataSource = "moons",
+    epochs: Annotated[int, typer.Option(help="Times over the data.")] = 1000,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.01,
+    batch_size: Annotated[int | None, typer.Option(help="Points a step; by default all of them.")] = None,
+    optimiser: Annotated[str, typer.Option(help="adam or sgd.")] = "adam",
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="New order each epoch.")] = False,
+    jumpstart: Annotated[str | None, typer.Option(help="Keep alive: U, P, UP or L.")] = None,
+    weight: Annotated[float, typer.Option(help="Weight of the penalty.")] = 1e-4,
+    final_weight: Annotated[float | None, typer.Option(help="Weight at the end, for a schedule.")] = None,
+    schedule: Annotated[str, typer.Option(help="constant, linear or cosine.")] = "constant",
+    aggregate: Annotated[str, typer.Option(help="sumsq, sum, norm, mean or balanced.")] = "sumsq",
+    checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to resume from.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    csv: Annotated[Path | None, typer.Option(help="A line an epoch.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
+    init: Init = "glorot",
+    batch_norm: BatchNorm = False,
+    seed: Seed = 10,
+) -> None:
+    """Train one network, with or without the penalty; Ctrl-C leaves a checkpoint to resume from."""
+    from contextlib import nullcontext
+
+    from .. import sources
+    from .. import train as training
+    from ..diagnosis import census as count
+    from ..penalties import Jumpstart, Schedule
+
+    settings = training.Settings(
+        epochs=epochs, batch_size=batch_size, optimiser=optimiser, lr=lr, shuffle=shuffle, seed=seed
+    )
+    points = sources.data(data)
+    network = sources.model(model, points, init=init, batch_norm=batch_norm, seed=seed)
+    planned = Schedule(weight, final_weight, schedule)
+    keep = Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) if jumpstart else None
+    loggers: list[training.Logger] = [] if csv is None else [training.CsvLogger(csv)]
+    if tensorboard is not None:
+        loggers.append(training.TensorBoardLogger(tensorboard))
+    with keep or nullcontext(), interruptible():
+        result = training.train(
+            network,
+            points,
+            settings,
+            keep=keep,
+            loggers=loggers,
+            checkpoint=checkpoint,
+            resume=resume,
+            progress=training.progress_bar(),
+        )
+    show(count(network, points.train_x))
+    if result.last is not None:
+        print(f"last  {_accuracies(result.last)}\nbest  {_accuracies(result.best)}")
+    if result.stopped:
+        fail(result.stopped, 1)
+
+
+def _check(found: Census, limits: list[Any]) -> None:
+    failed = [limit for limit in limits if limit.holds(found)]
+    if failed:
+        fail("; ".join(f"{limit} holds, it is {limit.value(found):g}{'%' * limit.percent}" for limit in failed), 1)
+
+
+def _accuracies(row: Any) -> str:
+    test = "" if row.test_accuracy is None else f", test {row.test_accuracy:.4f}"
+    return f"train accuracy {row.train_accuracy:.4f}{test}"

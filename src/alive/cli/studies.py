@@ -1,0 +1,105 @@
+"""Commands for many networks: the demo, the benchmarks, the papers' experiments and their report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import expect_one_of
+from .words import Stored, fail, interruptible, show
+
+if TYPE_CHECKING:
+    from ..demo import Job
+
+
+def demo(
+    seeds: Annotated[int, typer.Option(help="Networks a method; from two on, means with standard deviations.")] = 1,
+    epochs: Annotated[int, typer.Option(help="Epochs a network; the paper has 1000.")] = 1000,
+    out: Annotated[Path, typer.Option(help="Folder for the pictures and numbers.")] = Path("alive-demo"),
+    workers: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+) -> None:
+    """Train the papers' 50x4 network on MOONS six ways, and show who was alive."""
+    from .. import demo as study
+
+    jobs, processes = study.prepare(out, seeds=seeds, epochs=epochs, workers=workers)
+    with interruptible():
+        outcomes = _with_bars(jobs, lambda tick: study.run(jobs, out, workers=processes, tick=tick))
+    show(study.table(study.summarise(outcomes)))
+    for file in study.write(outcomes, out):
+        print(file)
+
+
+def bench(
+    which: Annotated[list[str] | None, typer.Argument(help="penalty, census, fleet; by default all.")] = None,
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds, of which the shortest counts.")] = 25,
+) -> None:
+    """Measure what the penalty and the census cost, as ratios; exit with 1 if a target is missed."""
+    from ..benchmarks import BENCHMARKS
+
+    for name in which or []:
+        expect_one_of("benchmark", name, BENCHMARKS)
+    missed = 0
+    for name in which or BENCHMARKS:
+        for figure in BENCHMARKS[name](rounds):
+            print(figure, flush=True)
+            missed += not figure.reached
+    if missed:
+        fail(f"{missed} target{'s' * (missed > 1)} missed", 1)
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Such as 001-Fig1; without one, a list of all.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Networks of each kind; the papers have one.")] = 1,
+    scale: Annotated[str, typer.Option(help="quick, or paper: the papers' own grids and epochs.")] = "quick",
+    architecture: Annotated[
+        str, typer.Option(help="dense, or keras_same: the convolution that made the published heat maps.")
+    ] = "dense",
+    store: Stored = Path("alive.sqlite"),
+    threads: Annotated[int | None, typer.Option(help="Networks at once; by default one a core.")] = None,
+) -> None:
+    """Run experiments of the papers, and ours; what is stored is not repeated, Ctrl-C keeps what is finished."""
+    from .. import study
+
+    if not names:
+        show(study.listing(store))
+        return
+    with interruptible():
+        for part in study.reproduce(
+            names, seeds=seeds, scale=scale, architecture=architecture, path=store, threads=threads
+        ):
+            show(study.table(part))
+
+
+def report(
+    store: Stored = Path("alive.sqlite"),
+    out: Annotated[Path, typer.Option(help="Folder for the page and the pictures.")] = Path("alive-report"),
+) -> None:
+    """Draw what the store holds: heat maps and pictures, and one page with every claim beside our numbers."""
+    from .. import study
+
+    for file in study.report(store, out):
+        print(file)
+
+
+def _with_bars(jobs: list[Job], run: Callable[[Any], Any]) -> list[Any]:
+    """Collect the outcomes of a run, with a bar a method."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    with Progress(
+        TextColumn("{task.description:>10}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    ) as bars:
+        total: dict[str, int] = {}
+        for job in jobs:
+            total[job.method.name] = total.get(job.method.name, 0) + job.epochs
+        tasks = {name: bars.add_task(name, total=epochs) for name, epochs in total.items()}
+        return list(run(lambda job, epochs: bars.advance(tasks[job.method.name], epochs)))
