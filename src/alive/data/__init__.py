@@ -1,7 +1,23 @@
-"""Training and test points as tensors in memory: small sets that come along, and files of one's own."""
+"""Training and test points as tensors in memory: sets that come along, image sets, and files of one's own."""
 
+from .augment import Augment
 from .files import from_file
-from .record import Data, tensors
+from .image_sets import cifar10, cifar100, fashion_mnist, mnist
+from .record import Data, images, tensors
 from .sets import DATA, digits, load, moons
 
-__all__ = ["DATA", "Data", "digits", "from_file", "load", "moons", "tensors"]
+__all__ = [
+    "DATA",
+    "Augment",
+    "Data",
+    "cifar10",
+    "cifar100",
+    "digits",
+    "fashion_mnist",
+    "from_file",
+    "images",
+    "load",
+    "mnist",
+    "moons",
+    "tensors",
+]

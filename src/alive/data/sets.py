@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..errors import AliveError, near
 from .files import READERS, from_file
+from .image_sets import cifar10, cifar100, fashion_mnist, mnist
 from .record import Data, tensors
 
 
@@ -42,7 +43,14 @@ def digits() -> Data:
     return tensors(train_x, train_y, test_x=test_x, test_y=test_y, name="digits")
 
 
-DATA: dict[str, Callable[[], Data]] = {"moons": moons, "digits": digits}
+DATA: dict[str, Callable[[], Data]] = {
+    "moons": moons,
+    "digits": digits,
+    "mnist": mnist,
+    "fashion-mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+}
 
 
 def load(source: str | PathLike[str]) -> Data:

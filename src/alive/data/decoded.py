@@ -1,0 +1,99 @@
+"""Decoded images, kept: reading parquet takes half a minute, mapping the bytes it holds takes a moment."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import AliveError
+from ..files import expect_writable, write_atomically
+from . import places
+from .catalogue import ImageSet
+from .parquet import content, decode
+from .record import Data, images
+
+FORMAT = 1
+PARTS = ("train_x", "train_y", "test_x", "test_y")
+
+
+def decoded(known: ImageSet, paths: Mapping[str, Path]) -> Data:
+    """The images of parquet files, from what an earlier reading kept if it is whole and the files are the same."""
+    kept = place(known, paths)
+    if (data := _kept(kept)) is not None:
+        return data
+    _make_room(kept)
+    data = _decoded(known, paths)
+    write_atomically(kept, _packed(data))
+    return data
+
+
+def place(known: ImageSet, paths: Mapping[str, Path]) -> Path:
+    """Where the decoded images of these files are kept; a file changed in size or time has another place."""
+    stamps = [(name, paths[name].stat().st_size, paths[name].stat().st_mtime_ns) for name in sorted(paths)]
+    key = hashlib.sha256(json.dumps([FORMAT, known.label, known.shape, stamps]).encode()).hexdigest()[:16]
+    return places.cache() / "decoded" / f"{known.name}-{key}.safetensors"
+
+
+def _decoded(known: ImageSet, paths: Mapping[str, Path]) -> Data:
+    (train,), (test,) = known.train, known.test
+    x, y, lossy = decode(paths[train.name], train, known)
+    test_x, test_y, test_lossy = decode(paths[test.name], test, known)
+    name = known.name
+    if lossy or test_lossy:
+        name = f"{known.title} (JPEG copy)"
+    elif known.content is not None and (content(x, y), content(test_x, test_y)) != known.content:
+        name = f"{known.title} (altered copy)"
+    return images(x, y, test_x=test_x, test_y=test_y, classes=known.classes, name=name)
+
+
+def _make_room(kept: Path) -> None:
+    """Refuse a cache that cannot be written before half a minute is spent."""
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AliveError(
+            f"cannot keep decoded images in {kept.parent}: {error.strerror}",
+            "Let XDG_CACHE_HOME name a folder that can be written",
+        ) from None
+    expect_writable(kept)
+
+
+def _packed(data: Data) -> bytes:
+    from safetensors.torch import save
+
+    tensors: dict[str, Tensor] = {part: getattr(data, part).contiguous() for part in PARTS}
+    about = json.dumps({"name": data.name, "classes": data.classes, "mean": data.mean, "std": data.std})
+    return save(tensors, {"about": about, "sum": _sum(about, tensors)})
+
+
+def _kept(path: Path) -> Data | None:
+    """The data an earlier reading kept; nothing if there are none, or they are damaged."""
+    if not path.is_file():
+        return None
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            note: dict[str, str] = file.metadata() or {}
+            tensors = {part: file.get_tensor(part) for part in PARTS}
+        if note["sum"] != _sum(note["about"], tensors):
+            return None
+        about: dict[str, Any] = json.loads(note["about"])
+        mean, std = tuple(about["mean"]), tuple(about["std"])
+        return Data(about["name"], **tensors, classes=about["classes"], mean=mean, std=std)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+        return None
+
+
+def _sum(about: str, tensors: Mapping[str, Tensor]) -> str:
+    """CRC-32 of everything: safetensors itself would not notice a changed number."""
+    total = zlib.crc32(about.encode())
+    for part in PARTS:
+        total = zlib.crc32(tensors[part].numpy().data, total)
+    return str(total)

@@ -1,0 +1,45 @@
+"""MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100, read from where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from .catalogue import CIFAR10, CIFAR100, FASHION_MNIST, MNIST, ImageSet
+from .decoded import decoded
+from .idx import from_idx
+from .places import find
+from .record import Data
+
+
+def mnist() -> Data:
+    """Handwritten digits as bytes [N, 1, 28, 28]: 60,000 to train on, 10,000 to test."""
+    return opened(MNIST, find(MNIST))
+
+
+def fashion_mnist() -> Data:
+    """Pieces of clothing as bytes [N, 1, 28, 28]: 60,000 to train on, 10,000 to test."""
+    return opened(FASHION_MNIST, find(FASHION_MNIST))
+
+
+def cifar10() -> Data:
+    """Colour photographs of ten kinds of things as bytes [N, 3, 32, 32]: 50,000 to train on, 10,000 to test."""
+    return opened(CIFAR10, find(CIFAR10))
+
+
+def cifar100() -> Data:
+    """Colour photographs of a hundred kinds of things, as in CIFAR-10.
+
+    Where the files hold JPEG images, which have lost detail, the data are named "CIFAR-100 (JPEG copy)".
+    """
+    return opened(CIFAR100, find(CIFAR100))
+
+
+def opened(known: ImageSet, paths: Mapping[str, Path]) -> Data:
+    """The data in the files of a set, each by its name in the catalogue; checked in full."""
+    if known.parquet:
+        return decoded(known, paths)
+    train, test = ((paths[part[0].name], paths[part[1].name]) for part in (known.train, known.test))
+    sums = {file.name: file.sha256 for file in known.files}
+    _, height, width = known.shape
+    return from_idx(train, test, name=known.name, size=(height, width), classes=known.classes, sha256=sums)
