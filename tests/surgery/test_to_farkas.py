@@ -1,0 +1,394 @@
+"""To Farkas and back to plain: what is converted, what is kept and why, and that dead networks live again."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from alive import census
+from alive.errors import AliveError
+from alive.functional.farkas import BIAS_MODES
+from alive.nn import AnnealedDropout, Rectangular, RectangularConv
+from alive.nn.farkas import Farkas, FarkasConv2d, FarkasLinear, FarkasNet, ResNet, guarantees
+from alive.surgery.farkas import FarkasSurgery, to_farkas, to_plain
+
+
+class Block(nn.Module):
+    """A residual block as written by hand, all ReLUs in place."""
+
+    def __init__(self, width: int, *, norm: bool) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = (nn.Conv2d(width, width, 3, padding=1, bias=not norm) for _ in range(2))
+        self.bn1, self.bn2 = (nn.BatchNorm2d(width) if norm else nn.Identity() for _ in range(2))
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += x
+        return self.relu(out)
+
+
+class HandMade(nn.Module):
+    def __init__(self, *, norm: bool = False) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, 6, 3, padding=1)
+        self.blocks = nn.Sequential(Block(6, norm=norm), Block(6, norm=norm))
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.blocks(F.relu(self.stem(x), inplace=True))
+        return self.head(x.mean((2, 3)))
+
+
+def reasons(done: FarkasSurgery) -> dict[str, str]:
+    return {kept.layer: kept.reason for kept in done.kept}
+
+
+def layers(done: FarkasSurgery) -> list[str]:
+    return [converted.layer for converted in done.converted]
+
+
+def holds(model: nn.Module, x: Tensor) -> None:
+    """In every converted layer, at every point, one unit is above the cutoff: seen by an independent census."""
+    bounds = guarantees(model)
+    assert bounds
+    assert min(bounds.values()) > 9e-4
+    assert census(model, x).points.dead == 0
+
+
+@pytest.mark.parametrize("mode", BIAS_MODES)
+@pytest.mark.parametrize("aggregation", ["sum", "mean", "learned"])
+def test_a_dead_rectangle_lives_after_conversion(aggregation, mode):
+    net = Rectangular(2, 1, depth=12, width=4, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        net.hidden[5].linear.bias.fill_(-50)
+    x = torch.randn(64, 2)
+    assert census(net, x).points.dead == 64
+    done = to_farkas(net, x, aggregation=aggregation, bias_mode=mode)
+    assert layers(done) == [f"hidden.{i}.linear" for i in range(12)]
+    assert reasons(done) == {"output": "no activation follows: it is the output of the model"}
+    assert census(done.model, x).points.dead == 0
+    assert census(net, x).points.dead == 64, "the given model is untouched"
+    torch.testing.assert_close(to_plain(done.model)(x), done.model(x))
+
+
+@pytest.mark.parametrize("head", ["pool", "flatten"])
+def test_a_dead_convolutional_rectangle_lives_after_conversion(head):
+    net = RectangularConv(1, 3, depth=6, width=4, head=head, size=(6, 6))
+    with torch.no_grad():
+        net.hidden[2].linear.bias.fill_(-9)
+    x = torch.randn(10, 1, 6, 6)
+    assert census(net, x).points.dead == 10
+    done = to_farkas(net, x)
+    assert len(done.converted) == 6
+    holds(done.model, x)
+    torch.testing.assert_close(to_plain(done.model)(x), done.model(x))
+
+
+@pytest.mark.parametrize("kind", [Rectangular, RectangularConv])
+def test_norms_are_converted_behind_the_layer(kind):
+    sizes = (4, 1) if kind is Rectangular else (2, 1)
+    net = kind(*sizes, depth=5, width=6, batch_norm=True)
+    shape = (32, 4) if kind is Rectangular else (8, 2, 5, 5)
+    x = torch.randn(shape)
+    net(x)  # running statistics
+    with torch.no_grad():
+        net.hidden[3].norm.bias.fill_(-9)
+    assert census(net, x).points.dead == len(x)
+    done = to_farkas(net, x)
+    assert [c.norm for c in done.converted] == [f"hidden.{i}.norm" for i in range(5)]
+    holds(done.model, x)
+    done.model.train()(x)
+    holds(done.model, x * 100)
+    done.model.eval()
+    torch.testing.assert_close(to_plain(done.model)(x), done.model(x))
+
+
+def test_a_bias_free_convolution_before_a_norm_is_guaranteed_by_the_norms_place():
+    net = nn.Sequential(nn.Conv2d(3, 5, 3, bias=False), nn.BatchNorm2d(5), nn.ReLU(), nn.Conv2d(5, 2, 1))
+    x = torch.randn(4, 3, 6, 6)
+    net(x)
+    done = to_farkas(net, x, give_up="last")
+    assert layers(done) == ["0"]
+    assert done.model[0].bias is None
+    holds(done.model, x)
+    before, after = (model.eval()[:2](x) for model in (net, done.model))
+    torch.testing.assert_close(after[:, :4], before[:, :4])
+
+
+def test_learned_rows_stay_and_only_the_given_up_unit_changes():
+    net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Conv1d(1, 4, 2, bias=False), nn.ReLU())
+    net[2] = nn.Linear(5, 4, bias=False)
+    x = torch.randn(20, 3)
+    done = to_farkas(net, x)
+    for index in (0, 2):
+        unit = next(c.unit for c in done.converted if c.layer == str(index))
+        plain = to_plain(done.model)[index]
+        others = [j for j in range(len(plain.weight)) if j != unit]
+        torch.testing.assert_close(plain.weight[others], net[index].weight[others])
+        bias = torch.zeros(4) if net[index].bias is None else net[index].bias
+        torch.testing.assert_close(plain.bias[others], bias[others])
+        torch.testing.assert_close(plain.weight[unit], -plain.weight[others].mean(0))
+
+
+def test_which_unit_is_given_up():
+    net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+    with torch.no_grad():
+        net[0].bias.copy_(torch.tensor([0.0, -50.0, 0.0, -7.0]))
+    x = torch.randn(10, 2)
+    assert to_farkas(net, x).converted[0].unit == 1
+    assert to_farkas(net, x, give_up="last").converted[0].unit == 3
+    far = torch.tensor([[200.0, 0.0], [-200.0, 0.0], [0.0, 200.0], [0.0, -200.0]])
+    quietest = int(net[0](far).amax(0).argmin())
+    assert to_farkas(net, x, give_up=census(net, far)).converted[0].unit == quietest
+    other = nn.Sequential(nn.Sequential(nn.Linear(2, 4), nn.ReLU()))
+    with pytest.raises(AliveError, match="the census has no layer '1'"):
+        to_farkas(net, x, give_up=census(other, x))
+    with pytest.raises(AliveError, match="give_up must be"):
+        to_farkas(net, x, give_up="first")
+
+
+@pytest.mark.parametrize("mode", BIAS_MODES)
+def test_a_bias_above_the_least_is_kept(mode):
+    net = nn.Sequential(nn.Linear(2, 4), nn.ReLU())
+    with torch.no_grad():
+        net[0].bias.copy_(torch.tensor([-1.0, -1.0, -1.0, 20.0]))
+    done = to_farkas(net, torch.randn(3, 2), give_up="last", bias_mode=mode)
+    assert to_plain(done.model)[0].bias[3].item() == pytest.approx(20, rel=1e-5)
+
+
+def test_a_hand_made_resnet_with_relus_in_place():
+    net = HandMade()
+    x = torch.randn(4, 1, 6, 6)
+    done = to_farkas(net, x)
+    assert layers(done) == ["stem", "blocks.0.conv1", "blocks.1.conv1"]
+    why = reasons(done)
+    assert set(why) == {"blocks.0.conv2", "blocks.1.conv2", "head"}
+    assert "goes to add, not straight to a one-sided activation" in why["blocks.0.conv2"]
+    torch.testing.assert_close(to_plain(done.model)(x), done.model(x))
+    assert "stem: converted, unit" in str(done)
+    assert "head: kept, no activation follows" in str(done)
+
+
+def test_a_hand_made_resnet_with_norms():
+    net = HandMade(norm=True)
+    x = torch.randn(4, 1, 6, 6)
+    net(x)
+    done = to_farkas(net, x)
+    assert [(c.layer, c.norm) for c in done.converted] == [
+        ("stem", None),
+        ("blocks.0.conv1", "blocks.0.bn1"),
+        ("blocks.1.conv1", "blocks.1.bn1"),
+    ]
+    assert "after the norm goes to add" in reasons(done)["blocks.0.conv2"]
+    done.model.eval()
+    torch.testing.assert_close(to_plain(done.model)(x), done.model(x))
+    done.model.train()(x).sum().backward()
+    assert done.model.stem.weight.grad.any()
+
+
+def test_our_plain_resnet():
+    net = ResNet(1, 3, stages=(1, 1), base=4)
+    x = torch.rand(4, 1, 8, 8)
+    done = to_farkas(net, x)
+    assert layers(done) == ["stem.conv", "stages.0.0.hidden.0.conv", "stages.1.0.conv", "stages.1.1.hidden.0.conv"]
+    assert all("goes to add" in reasons(done)[f"stages.{path}.last.conv"] for path in ("0.0", "1.1"))
+
+
+class Odd(nn.Module):
+    """One of each kind that is not converted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        class Own(nn.Linear):
+            pass
+
+        self.own = Own(4, 4)
+        self.shared = nn.Linear(4, 4)
+        self.tied_a, self.tied_b = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.tied_b.weight = self.tied_a.weight
+        self.one = nn.Linear(4, 1)
+        self.wide = nn.Linear(1, 4)
+        self.six = nn.Linear(4, 4)
+        self.normed = nn.Linear(4, 4)
+        self.norm = nn.LayerNorm(4)
+        self.dropped = nn.Linear(4, 4)
+        self.unused = nn.Linear(4, 4)
+        self.weighted = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+        self.farkas = FarkasLinear(4, 4)
+        self.depth = nn.Conv1d(4, 4, 1, groups=4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.own(x).relu()
+        x = self.shared(self.shared(x).relu()).relu()
+        x = self.tied_b(self.tied_a(x).relu()).relu()
+        x = self.wide(self.one(x).relu()).tanh()
+        x = F.relu6(self.six(x))
+        x = self.norm(self.normed(x)).relu()
+        x = F.dropout(self.dropped(x), training=self.training).relu()
+        x = self.weighted(x).relu()
+        x = self.farkas(x).relu()
+        return self.depth(x[..., None]).relu()[..., 0]
+
+
+def test_what_is_kept_and_why():
+    net = Odd()
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    done = to_farkas(net, torch.randn(5, 4))
+    why = reasons(done)
+    assert done.converted == ()
+    expected = {
+        "own": "Own is a layer of its own kind",
+        "shared": "shared",
+        "tied_a": "shared",
+        "tied_b": "shared",
+        "one": "one unit",
+        "wide": "goes to tanh",
+        "six": "saturates on both sides",
+        "normed": "goes to layer_norm",
+        "dropped": "goes to dropout, which may silence any unit",
+        "unused": "the example did not run through it",
+        "weighted": "layer of its own kind",
+        "farkas": "it has its guarantee already",
+        "depth": "would give up its channel",
+    }
+    assert set(why) == set(expected)
+    for layer, words in expected.items():
+        assert words in why[layer], layer
+    for name, value in net.state_dict().items():
+        assert torch.equal(value, state[name])
+
+
+def test_groups_keep_their_shape():
+    net = nn.Sequential(nn.Conv2d(4, 8, 3, groups=2, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1))
+    x = torch.randn(3, 4, 5, 5)
+    for give_up in ("quietest", "last"):
+        done = to_farkas(net, x, give_up=give_up)
+        unit = done.converted[0].unit
+        others = [j for j in range(8) if j != unit]
+        torch.testing.assert_close(done.model[0](x)[:, others], net[0](x)[:, others])
+        holds(done.model, x)
+        torch.testing.assert_close(to_plain(done.model)(x), done.model(x))
+    grouped_norm = nn.Sequential(nn.Conv2d(4, 8, 3, groups=2), nn.BatchNorm2d(8), nn.ReLU())
+    assert "groups would be uneven" in reasons(to_farkas(grouped_norm, x))["0"]
+
+
+def test_a_norm_whose_input_is_read_elsewhere_too():
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.norm = nn.Linear(3, 4), nn.BatchNorm1d(4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.linear(x)
+            return self.norm(y).relu() + y.sum(1, keepdim=True)
+
+    done = to_farkas(Twice(), torch.randn(5, 3))
+    # `read elsewhere` happens after the activation, so that the whole pass must be known before it is decided
+    assert "more than the norm reads its output" in reasons(done)["linear"]
+
+
+def test_other_activations_and_their_cutoffs():
+    net = nn.Sequential(nn.Linear(3, 4), nn.ELU(), nn.Linear(4, 4), nn.GELU(), nn.Linear(4, 4), nn.Softplus())
+    done = to_farkas(net, torch.randn(5, 3))
+    floors = [m.rule.floor for m in done.model.modules() if isinstance(m, Farkas)]
+    assert floors == pytest.approx([-2.3016, 0.001, -2.1962], abs=1e-3)
+    papers = to_farkas(net, torch.randn(5, 3), bias_mode="paper")
+    assert layers(papers) == ["2"]
+    assert "'paper' has cutoff 0" in reasons(papers)["0"]
+
+
+def test_an_encoder_layer_that_reads_weights_past_the_forward_is_left_alone():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
+    net = nn.Sequential(layer, nn.Linear(8, 4), nn.ReLU())
+    x = torch.randn(3, 5, 8)
+    done = to_farkas(net, x)
+    assert layers(done) == ["1"]
+    assert "reads its weight past its forward" in reasons(done)["0.linear1"]
+    with torch.no_grad():  # torch takes its fast path here
+        assert torch.equal(done.model.eval()[0](x), net.eval()[0](x))
+
+
+def test_only_the_layers_asked_for():
+    net = Rectangular(2, 1, depth=3, width=4)
+    done = to_farkas(net, torch.randn(5, 2), layers=["hidden.1.*"])
+    assert layers(done) == ["hidden.1.linear"]
+    assert "that was asked for" in reasons(done)["hidden.0.linear"]
+    with pytest.raises(AliveError, match="no tap matches"):
+        to_farkas(net, torch.randn(5, 2), layers=["hiden*"])
+
+
+def test_in_place_and_modes_and_types_are_kept():
+    net = Rectangular(2, 1, depth=3, width=4, batch_norm=True, dropout=lambda: AnnealedDropout(0.5)).double()
+    net.hidden[1].eval()
+    net.hidden[0].linear.weight.requires_grad_(False)
+    x = torch.randn(5, 2, dtype=torch.float64)
+    done = to_farkas(net, x, inplace=True)
+    assert done.model is net
+    assert net.training
+    assert not net.hidden[1].linear.training
+    assert not net.hidden[0].linear.weight.requires_grad
+    assert net.hidden[2].linear.weight.requires_grad
+    assert all(p.dtype == torch.float64 for p in net.parameters())
+    assert net(x).dtype == torch.float64
+    assert to_plain(net, inplace=True) is net
+    assert not guarantees(net)
+
+
+def test_the_callers_random_state_is_left_alone():
+    net, x = HandMade(norm=True), torch.randn(4, 1, 6, 6)
+    state = torch.get_rng_state()
+    to_plain(to_farkas(net, x).model)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_converted_network_trains_on_and_keeps_its_guarantee():
+    net = Rectangular(2, 1, depth=4, width=4)
+    x = torch.randn(32, 2)
+    model = to_farkas(net, x, aggregation="learned", bias_mode="softplus").model
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
+    for _ in range(20):
+        optimiser.zero_grad()
+        model(x).mean().backward()
+        optimiser.step()
+    holds(model, x * 10)
+    torch.testing.assert_close(to_plain(model)(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_batches_of_other_forms_and_models_without_activations():
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 4)
+
+        def forward(self, *, features: Tensor) -> Tensor:
+            return self.linear(features).relu()
+
+    assert layers(to_farkas(Named(), {"features": torch.randn(2, 3)})) == ["linear"]
+    sequence = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    done = to_farkas(sequence, torch.randn(2, 7, 3))
+    assert (done.model[0](torch.randn(2, 7, 3)).amax(-1) > 9e-4).all()
+    with pytest.raises(AliveError, match="no one-sided activation ran"):
+        to_farkas(nn.Sequential(nn.Linear(3, 4), nn.Tanh()), torch.randn(2, 3))
+    with pytest.raises(AliveError, match="could not run"):
+        to_farkas(sequence, torch.randn(2, 5))
+    with pytest.raises(AliveError, match="unknown aggregation"):
+        to_farkas(sequence, torch.randn(2, 3), aggregation="median")
+
+
+def test_to_plain_of_a_layer_a_shared_layer_and_a_network():
+    assert type(to_plain(FarkasConv2d(2, 3, 1))) is nn.Conv2d
+    layer = FarkasLinear(4, 4)
+    twice = to_plain(nn.Sequential(layer, nn.ReLU(), layer))
+    assert twice[0] is twice[2]
+    net = FarkasNet(1, 2, stages=(1, 1), base=4)
+    before = copy.deepcopy(net.state_dict())
+    x = torch.rand(2, 1, 4, 4)
+    torch.testing.assert_close(to_plain(net)(x), net(x))
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
