@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from alive.data import Data, moons, tensors
+from alive.data import Augment, Data, digits, images, moons, tensors
 from alive.errors import AliveError
-from alive.nn import AnnealedDropout, Rectangular
-from alive.train import Row, Settings, task_loss, train
+from alive.nn import AnnealedDropout, Rectangular, RectangularConv
+from alive.train import LrSchedule, Mover, Row, Settings, task_loss, train
 
 
 def toy(classes: int = 2, points: int = 30) -> Data:
@@ -265,3 +265,111 @@ def test_loggers_get_every_row_and_are_closed_even_on_failure() -> None:
     with pytest.raises(AliveError):
         train(model, data, Settings(batch_size=99), loggers=[notes])
     assert notes.closed == 2
+
+
+class Half(Decay):
+    """A keeper that owns one parameter, and halves it after each step."""
+
+    def owned(self) -> list[nn.Parameter]:
+        return [self.model.output.bias]
+
+    def after_step(self) -> None:
+        assert self.model.output.bias.grad is not None
+        with torch.no_grad():
+            self.model.output.bias.mul_(0.5).grad = None
+
+
+def test_what_a_keeper_owns_the_optimiser_leaves_alone():
+    data = toy()
+    model = net(data)
+    with torch.no_grad():
+        model.output.bias.fill_(8.0)
+    keep = Half(model, 0.0)
+    assert isinstance(keep, Mover)
+    assert not isinstance(Decay(model, 0.0), Mover)
+    train(model, data, Settings(epochs=3, weight_decay=0.1), keep=keep)
+    assert model.output.bias.tolist() == [1.0]
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("schedule", [LrSchedule("step", milestones=(2, 4), factor=0.3), LrSchedule("cosine")])
+def test_the_schedule_is_torchs(schedule):
+    data, epochs = toy(), 6
+    ours, theirs = net(data), net(data)
+    train(ours, data, Settings(epochs=epochs, optimiser="sgd", lr=0.5, batch_size=10, schedule=schedule))
+    optimiser = torch.optim.SGD(theirs.parameters(), lr=0.5, momentum=0.9)
+    if schedule.shape == "step":
+        clock = torch.optim.lr_scheduler.MultiStepLR(optimiser, [2, 4], gamma=0.3)
+    else:
+        clock = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
+    for _ in range(epochs):
+        for x, y in zip(data.train_x.split(10), data.train_y.split(10), strict=True):
+            optimiser.zero_grad()
+            task_loss(theirs(x), y).backward()
+            optimiser.step()
+        clock.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def _conv(data: Data) -> RectangularConv:
+    channels = data.train_x.shape[1]
+    return RectangularConv(
+        channels, data.outputs, depth=2, width=4, init="kaiming", generator=torch.Generator().manual_seed(1)
+    )
+
+
+def _bytes(points: int = 60) -> Data:
+    chance = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (points, 3, 8, 8), generator=chance, dtype=torch.uint8)
+    return images(x, torch.arange(points) % 3, test_x=x[:9], test_y=torch.arange(9) % 3)
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_images_of_bytes_train_as_the_floats_they_stand_for(channels_last):
+    data = _bytes()
+    floats = tensors(
+        data.pixels(data.train_x), data.train_y, test_x=data.pixels(data.test_x), test_y=data.test_y, classes=3
+    )
+    settings = Settings(epochs=3, batch_size=20)
+    ours, theirs = _conv(data), _conv(data)
+    one = train(ours, data, Settings(epochs=3, batch_size=20, channels_last=channels_last))
+    other = train(theirs, floats, settings)
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    assert one.last.test_accuracy == other.last.test_accuracy
+
+
+def test_running_accuracy_is_that_of_the_steps():
+    data = digits().subset(100)
+    model = _conv(data)
+    rows = train(model, data, Settings(epochs=1, batch_size=100, lr=0.01, running=True)).rows
+    before = (_conv(data)(data.train_x).argmax(1) == data.train_y).double().mean().item()
+    assert rows[0].train_accuracy == pytest.approx(before)
+    exact = train(_conv(data), data, Settings(epochs=1, batch_size=100, lr=0.01)).rows
+    assert exact[0].test_accuracy == rows[0].test_accuracy
+
+
+def test_augmented_runs_follow_from_their_seed_and_differ_from_plain_ones(tmp_path):
+    data = _bytes()
+
+    def run(**more: object) -> list[float]:
+        return [row.loss for row in train(_conv(data), data, Settings(epochs=4, batch_size=20, **more)).rows]  # type: ignore[arg-type]
+
+    assert run(augment=Augment()) == run(augment=Augment())
+    assert run(augment=Augment()) != run(augment=Augment(), seed=11)
+    assert run(augment=Augment()) != run()
+    # resumed in between, nothing changes
+    settings = Settings(epochs=4, batch_size=20, augment=Augment(), schedule=LrSchedule("step", milestones=(1, 3)))
+    whole, part = _conv(data), _conv(data)
+    train(whole, data, settings)
+    path = tmp_path / "c.safetensors"
+    train(part, data, Settings(epochs=2, batch_size=20, augment=Augment(), schedule=settings.schedule), checkpoint=path)
+    train(part, data, settings, checkpoint=path, resume=True)
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), part.parameters(), strict=True))
+
+
+def test_augmentation_needs_images():
+    with pytest.raises(AliveError, match="augmentation is for images"):
+        train(net(toy()), toy(), Settings(epochs=1, augment=Augment()))

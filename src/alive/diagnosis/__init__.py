@@ -2,5 +2,6 @@
 
 from .census import Census, LayerCensus, Tally, census
 from .limits import Limit
+from .ranks import gather
 
-__all__ = ["Census", "LayerCensus", "Limit", "Tally", "census"]
+__all__ = ["Census", "LayerCensus", "Limit", "Tally", "census", "gather"]

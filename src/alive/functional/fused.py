@@ -8,6 +8,7 @@ of the size of the activations is allocated or saved that the plain ReLU would n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -111,7 +112,8 @@ def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> t
     """On CPU: torch takes the extremes over the positions, a compiled kernel does the rest."""
     from .kernel import measure
 
-    axes, sizes = rule.satisfiable_axes(z.shape), _sizes(rule, z.shape)
+    axes = rule.satisfiable_axes(z.shape)
+    sizes = _sizes(rule, axes, z.shape)
     z = z.flatten(2) if z.ndim > 2 else z.unsqueeze(2)
     plus, minus = rule.shares
     pooled = z.shape[2] > 1 and rule.conv == "channel"
@@ -149,13 +151,14 @@ def _in_torch(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> t
     sides = _sides(rule, cutoff, dtype, z.device)
     blocks = _blocks(z, rule)
     maps = blocks.amax(3) if _pooled(z, rule) else blocks
-    ends = torch.cat([_ends(maps, axis) for axis in rule.satisfiable_axes(z.shape)], 1)
+    axes = rule.satisfiable_axes(z.shape)
+    ends = torch.cat([_ends(maps, axis) for axis in axes], 1)
     xi = torch.relu(sides.margins - ends)
     s = (sides.shares * xi).sum(0)
-    parts = [part.clone() for part in s.split(_sizes(rule, z.shape))]
+    parts = [part.clone() for part in s.split(_sizes(rule, axes, z.shape))]
     if not needs_grad:
         return parts, _no_pull(dtype, z.device)
-    found = _locate(z, blocks, maps, ends.masked_fill(xi <= 0, torch.nan), sides.signs, rule)
+    found = _locate(z, blocks, maps, ends.masked_fill(xi <= 0, torch.nan), sides.signs, rule, axes)
     return parts, _pull(*found, sides.slopes, s.numel(), rule.ties) if found else _no_pull(dtype, z.device)
 
 
@@ -191,11 +194,11 @@ def _pooled(z: Tensor, rule: Separation) -> bool:
     return z.ndim > 2 and rule.conv == "channel"
 
 
-def _sizes(rule: Separation, shape: torch.Size) -> list[int]:
+def _sizes(rule: Separation, axes: Sequence[str], shape: torch.Size) -> list[int]:
     """How many groups, and so slacks, each axis has."""
     kept = shape[2:].numel() if rule.conv == "position" else 1
     size = {"U": shape[1] * kept, "P": shape[0] * kept, "L": 1}
-    return [size[axis] for axis in rule.satisfiable_axes(shape)]
+    return [size[axis] for axis in axes]
 
 
 def _blocks(z: Tensor, rule: Separation) -> Tensor:
@@ -223,11 +226,11 @@ def _ends(maps: Tensor, axis: str) -> Tensor:
 
 
 def _locate(
-    z: Tensor, blocks: Tensor, maps: Tensor, ends: Tensor, signs: Tensor, rule: Separation
+    z: Tensor, blocks: Tensor, maps: Tensor, ends: Tensor, signs: Tensor, rule: Separation, axes: Sequence[str]
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Flat index in z, group and side of every value that is its group's end; NaN ends are not looked for."""
     spots, groups, offset = [], [], 0
-    for axis, wanted in zip(rule.satisfiable_axes(z.shape), ends.split(_sizes(rule, z.shape), 1), strict=True):
+    for axis, wanted in zip(axes, ends.split(_sizes(rule, axes, z.shape), 1), strict=True):
         over = _over(maps, axis)
         shape = [1 if d in over else size for d, size in enumerate(maps.shape)]
         spots.append((maps == wanted.reshape(shape)).flatten().nonzero().squeeze(1))

@@ -1,6 +1,7 @@
-"""Penalties attached to a model."""
+"""What keeps a model alive while it trains: penalties, and multipliers that phase its skips out."""
 
 from .jumpstart import Jumpstart
 from .schedule import Schedule
+from .van import VANController
 
-__all__ = ["Jumpstart", "Schedule"]
+__all__ = ["Jumpstart", "Schedule", "VANController"]

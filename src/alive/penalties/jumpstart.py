@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from ..errors import AliveError, expect_one_of
-from ..functional import AGGREGATES, Activation, Separation, Slacks, aggregate, fused, separation
+from ..functional import AGGREGATES, Activation, Separation, Slacks, aggregate, fused, ranks, separation
 from ..taps import Call, Tap, Taps, bare, watchers, without_activations
 from .schedule import Schedule
 
 OPTIONS = ("weight", "aggregate", "include_output", "layers", "point_axis", "unit_axes", "activations")
+RANKS = ("across_ranks", "process_group")
 RELU = Activation("relu")
 UNREAD = 100  # forward passes whose penalty nobody asked for, before we say so
 
@@ -39,6 +40,10 @@ class Jumpstart:
     layers          patterns of tap names to keep to, such as "features.*"
     point_axis      the axis of the points in the pre-activations (1 for [T, N, C])
     unit_axes, activations   see `Taps`
+    across_ranks    where torch.distributed runs on several ranks, take extremes over the batch of all of them (of
+                    `process_group`), so that penalty and gradient are those of one process, however many ranks there
+                    are. Every rank must call penalty() alike, and gradients are to be averaged, as
+                    DistributedDataParallel does. False: each rank by its own points
     """
 
     def __init__(
@@ -52,10 +57,12 @@ class Jumpstart:
         point_axis: int = 0,
         unit_axes: Mapping[str, int] | None = None,
         activations: Mapping[type[nn.Module], Activation] | None = None,
+        across_ranks: bool = True,
+        process_group: ranks.Group = None,
         **rule: Any,
     ) -> None:
         for option in rule:
-            expect_one_of("option", option, [*Separation.__dataclass_fields__, *OPTIONS])
+            expect_one_of("option", option, [*Separation.__dataclass_fields__, *OPTIONS, *RANKS])
         expect_one_of("aggregate", aggregate, AGGREGATES)
         self.rule = Separation(**rule)
         self.schedule = weight if isinstance(weight, Schedule) else Schedule(weight)
@@ -66,15 +73,22 @@ class Jumpstart:
             )
         self._model, self._root = model, bare(model)
         self._aggregate, self._include_output, self._point_axis = aggregate, include_output, point_axis
+        self._across_ranks, self._group = across_ranks, process_group
+        self._shared: Separation | None = None  # of the rule, what several ranks must agree on
+        self._local: Separation | None = self.rule  # the rest
         self._slacks: list[Slacks] = []
+        self._parts: list[ranks.Part] = []
+        self._compared = False
         self._passes = self._recorded = 0
         self._recording = False
-        self._before = 0
+        self._before = self._parts_before = 0
         self._warned: set[str] = set()
         self._taps = Taps(model, self, layers=layers, unit_axes=unit_axes, activations=activations)
 
     def __repr__(self) -> str:
-        return f"Jumpstart({self.schedule}, {self.rule}, {self._aggregate}, include_output={self._include_output})"
+        alone = "" if self._across_ranks else ", across_ranks=False"
+        output = f"include_output={self._include_output}"
+        return f"Jumpstart({self.schedule}, {self.rule}, {self._aggregate}, {output}{alone})"
 
     def __enter__(self) -> Jumpstart:
         return self
@@ -85,7 +99,7 @@ class Jumpstart:
     def detach(self) -> None:
         """Let go of the model: hooks, state and outputs are exactly as before."""
         self._taps.remove()
-        self._slacks, self._recording = [], False
+        self._slacks, self._parts, self._recording = [], [], False
 
     def set_progress(self, fraction: float) -> None:
         """Tell the schedule how much of training is done, from 0 to 1."""
@@ -93,8 +107,8 @@ class Jumpstart:
 
     def penalty(self) -> Tensor:
         """λ·A over the forward passes since the last call; zero after passes in eval mode or under no_grad."""
-        layers, passes, recorded = self._slacks, self._passes, self._recorded
-        self._slacks, self._passes, self._recorded = [], 0, 0
+        layers, parts, passes, recorded = self._slacks, self._parts, self._passes, self._recorded
+        self._slacks, self._parts, self._passes, self._recorded = [], [], 0, 0
         if not passes:
             raise AliveError(
                 "penalty() found no forward pass since the last call",
@@ -103,16 +117,20 @@ class Jumpstart:
             )
         if recorded and not layers:
             raise without_activations(self._model, self._taps.passed_over)
-        if not any(layers):
+        if not any(layers) and not parts:
             return torch.zeros((), device=next(self._root.parameters(), torch.empty(0)).device)
-        return self.weight * aggregate(layers, self._aggregate)
+        if self._local is self.rule:
+            return self.weight * aggregate(layers, self._aggregate)
+        return self.weight * self._over_ranks(parts, layers)
 
     # The Watcher's side.
 
     def begin(self) -> None:
         """Record this pass if the model trains, and this is not a checkpointed part run again by backward."""
         self._recording = self._root.training and torch.is_grad_enabled() and not _in_backward()
-        self._before = len(self._slacks)
+        together = self._across_ranks and ranks.world_size(self._group) > 1
+        self._shared, self._local = ranks.divided(self.rule) if together else (None, self.rule)
+        self._before, self._parts_before = len(self._slacks), len(self._parts)
         self._passes += not _in_backward()
         self._recorded += self._recording
         if self._recorded == UNREAD:
@@ -129,9 +147,12 @@ class Jumpstart:
                 "with activation checkpointing use torch.utils.checkpoint(..., use_reentrant=False)",
             )
             return call.activate()
-        if _can_fuse(call):
+        if self._shared is not None:
+            with _kept_by_us():
+                self._share(call.z, call.tap)
+        if self._local is not None and _can_fuse(call):
             y, slacks = fused.relu_slacks(
-                call.z, self.rule, unit_axis=call.tap.unit_axis, point_axis=self._point_axis, inplace=call.inplace
+                call.z, self._local, unit_axis=call.tap.unit_axis, point_axis=self._point_axis, inplace=call.inplace
             )
         else:
             with _kept_by_us():
@@ -144,7 +165,7 @@ class Jumpstart:
         """Measure the output too, if asked; forget a pass that failed."""
         # The compiler need not look at the output.
         if not torch.compiler.is_compiling() and output is None:
-            del self._slacks[self._before :]
+            del self._slacks[self._before :], self._parts[self._parts_before :]
             self._passes -= not _in_backward()
             self._recorded -= self._recording
         elif self._recording and self._include_output:
@@ -154,19 +175,36 @@ class Jumpstart:
                     "Leave include_output=False, or wrap the model so that it returns its logits",
                 )
             tap = Tap("output", Activation("output"), -1 if output.ndim < 4 else 1)
+            if self._shared is not None:
+                self._share(output, tap)
             self._record(self._measure(output, tap), tap)
         self._recording = False
 
+    def _share(self, z: Tensor, tap: Tap) -> None:
+        """Keep what penalty() will compare with the other ranks."""
+        assert self._shared is not None
+        where = {"unit_axis": tap.unit_axis, "point_axis": self._point_axis}
+        self._parts.append(ranks.measure(z, self._shared, cutoff=tap.activation.cutoff, **where))
+
+    def _over_ranks(self, parts: list[ranks.Part], layers: list[Slacks]) -> Tensor:
+        if not self._compared:
+            device = parts[0].ends.device if parts else next(iter(next(filter(None, layers)).values())).device
+            ranks.expect_same(parts, self._group, device)
+            self._compared = True
+        return ranks.aggregate(parts, layers, self.rule, how=self._aggregate, group=self._group)
+
     def _measure(self, z: Tensor, tap: Tap) -> Slacks:
+        if self._local is None:
+            return {}
         # Inside torch.compile the plain version fuses by itself; elsewhere ours is the cheap one.
         twin = separation if torch.compiler.is_compiling() else fused
         where = {"unit_axis": tap.unit_axis, "point_axis": self._point_axis}
-        slacks: Slacks = twin.slacks(z, self.rule, cutoff=tap.activation.cutoff, **where)
+        slacks: Slacks = twin.slacks(z, self._local, cutoff=tap.activation.cutoff, **where)
         return slacks
 
     def _record(self, slacks: Slacks, tap: Tap) -> None:
         self._slacks.append(slacks)
-        for axis in self.rule.axes:
+        for axis in self._local.axes if self._local is not None else ():
             if axis not in slacks:
                 what = {"U": "one sample", "P": "one unit", "L": "one value"}[axis]
                 self._warn(axis, f"{tap.name} has {what}: axis {axis} cannot be satisfied there and is skipped")

@@ -1,1 +1,18 @@
 """Change a finished model exactly: to Farkas layers, without its skips, folded to a plain network."""
+
+from .export import Exported, to_exported, to_onnx
+from .farkas import to_farkas, to_plain
+from .fold import Folded, fold, refresh_batch_norm_
+from .phase_out import phase_out
+
+__all__ = [
+    "Exported",
+    "Folded",
+    "fold",
+    "phase_out",
+    "refresh_batch_norm_",
+    "to_exported",
+    "to_farkas",
+    "to_onnx",
+    "to_plain",
+]

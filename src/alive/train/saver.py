@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -15,30 +16,34 @@ from torch import nn, optim
 
 from ..errors import AliveError, expect
 from . import checkpoint
+from .ranks import ALONE, Ranks
 from .result import Row
 
 
 @dataclass(slots=True)
 class Place:
-    """Where a run stands between two steps; `loss` and `penalty` are sums over the points of the present epoch."""
+    """Where a run stands between two steps; `loss`, `penalty`, `right` are sums over the points so far of an epoch."""
 
     epoch: int = 0
     step: int = 0
     loss: float = 0.0
     penalty: float = 0.0
+    right: float = 0.0
     seconds: float = 0.0
     rows: list[Row] = field(default_factory=list)
 
-    def count(self, loss: float, penalty: float, *, points: int) -> None:
+    def count(self, loss: float, penalty: float, right: float, *, points: int) -> None:
         """Take one step into account."""
         self.step += 1
         self.loss += loss * points
         self.penalty += penalty * points
+        self.right += right * points
 
     def finish(self, row: Row) -> None:
         """End an epoch."""
         self.rows.append(row)
-        self.epoch, self.step, self.loss, self.penalty = self.epoch + 1, 0, 0.0, 0.0
+        self.epoch, self.step = self.epoch + 1, 0
+        self.loss = self.penalty = self.right = 0.0
 
 
 class Saver:
@@ -55,10 +60,11 @@ class Saver:
         *,
         identity: dict[str, Any],
         every: float,
+        ranks: Ranks = ALONE,
     ) -> None:
         expect([(every >= 0, f"checkpoint_every must be at least 0 seconds, got {every}")])
         self.path = None if path is None else Path(path)
-        self.parts, self.identity, self.every = parts, identity, every
+        self.parts, self.identity, self.every, self.ranks = parts, identity, every, ranks
         self.asked = False
         self._handler: Any = None
         self._begun = self._saved = time.monotonic()
@@ -80,6 +86,7 @@ class Saver:
         """Save if it is time; save and stop if Ctrl-C was pressed."""
         if self.path is None:
             return
+        self.asked = self.ranks.any(self.asked)
         if self.asked:
             self.save(place)
             raise KeyboardInterrupt(f"stopped in epoch {place.epoch} after step {place.step}; saved in {self.path}")
@@ -89,12 +96,12 @@ class Saver:
     def save(self, place: Place) -> None:
         """Write the checkpoint now."""
         place.seconds = self.seconds
-        if self.path is not None:
+        if self.path is not None and self.ranks.is_main:
             checkpoint.save(checkpoint.capture(*self.parts, self.identity | {"place": asdict(place)}), self.path)
             self._saved = time.monotonic()
 
     def _start(self) -> Place:
-        if self.path is not None and self.path.exists():
+        if self.path is not None and self.ranks.is_main and self.path.exists():
             raise AliveError(
                 f"{self.path} exists already and would be lost", "Resume from it, remove it, or choose another path"
             )
@@ -143,4 +150,6 @@ def _expect_same_run(kept: dict[str, Any], asked: dict[str, Any]) -> None:
 
 
 def _terms(identity: dict[str, Any]) -> dict[str, Any]:
-    return {**identity["settings"], "data": identity["data"], "keep": identity["keep"]}
+    """What must agree, as JSON holds it."""
+    settings = json.loads(json.dumps(identity["settings"]))
+    return {**settings, "data": identity["data"], "keep": identity["keep"]}

@@ -3,19 +3,69 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn, optim
 
+from ..data import Augment
 from ..errors import expect, near
+
+
+def whole(value: object, least: int) -> bool:
+    """Whether a setting is a whole number from `least` on."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
+
+
+def real(value: object) -> bool:
+    """Whether a setting is a finite number."""
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+@dataclass(frozen=True, slots=True)
+class LrSchedule:
+    """The factor of the learning rate in each epoch: constant, `factor` at each milestone, or a cosine down to zero.
+
+    As torch's MultiStepLR and CosineAnnealingLR over all epochs.
+
+    >>> [LrSchedule("step", milestones=(2, 3), factor=0.5)(epoch, 4) for epoch in range(4)]
+    [1.0, 1.0, 0.5, 0.25]
+    """
+
+    shape: str = "constant"
+    milestones: tuple[int, ...] = ()
+    factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        shapes = ("constant", "step", "cosine")
+        expect(
+            [
+                (self.shape in shapes, f"unknown lr schedule {self.shape!r}: {near(self.shape, shapes)}"),
+                ((self.shape == "step") == bool(self.milestones), "milestones and the shape 'step' go together"),
+                (all(whole(m, 1) for m in self.milestones), f"milestones must be epochs, got {self.milestones!r}"),
+                (real(self.factor) and self.factor > 0, f"factor must be finite and above 0, got {self.factor!r}"),
+            ]
+        )
+
+    def __call__(self, epoch: int, epochs: int) -> float:
+        """The factor in an epoch counted from 0."""
+        if self.shape == "cosine":
+            return (1 + math.cos(math.pi * epoch / epochs)) / 2
+        return float(self.factor ** sum(epoch >= milestone for milestone in self.milestones))
+
+
+CONSTANT = LrSchedule()
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One run, by default the papers' on MOONS: Adam as Keras sets it, full batches, data in order, seed 10.
 
-    `batch_size` None takes all points at once. `momentum` is for sgd, `eps` for adam.
+    `batch_size` None takes all points at once. `momentum` is for sgd, `eps` for adam. `augment` changes the images of
+    each step. `running` takes the training accuracy of the steps themselves, as Keras does, and so saves a pass over
+    the training set an epoch. Without `decay_biases` weight decay leaves vectors alone. `channels_last` lays images
+    out with the channels innermost.
 
     >>> Settings(epochs=0, lr=-1)
     Traceback (most recent call last):
@@ -32,48 +82,60 @@ class Settings:
     eps: float = 1e-7
     shuffle: bool = False
     seed: int = 10
+    schedule: LrSchedule = CONSTANT
+    augment: Augment | None = None
+    running: bool = False
+    channels_last: bool = False
+    decay_biases: bool = True
 
     def __post_init__(self) -> None:
-        batch = self.batch_size is None or _whole(self.batch_size, 1)
+        batch = self.batch_size is None or whole(self.batch_size, 1)
         expect(
             [
-                (_whole(self.epochs, 1), f"epochs must be a whole number of at least 1, got {self.epochs!r}"),
+                (whole(self.epochs, 1), f"epochs must be a whole number of at least 1, got {self.epochs!r}"),
                 (batch, f"batch_size must be None or a whole number of at least 1, got {self.batch_size!r}"),
                 (
                     self.optimiser in OPTIMISERS,
                     f"unknown optimiser {self.optimiser!r}: {near(self.optimiser, OPTIMISERS)}",
                 ),
-                (_real(self.lr) and self.lr > 0, f"lr must be finite and above 0, got {self.lr!r}"),
+                (real(self.lr) and self.lr > 0, f"lr must be finite and above 0, got {self.lr!r}"),
                 (
-                    _real(self.momentum) and 0 <= self.momentum < 1,
+                    real(self.momentum) and 0 <= self.momentum < 1,
                     f"momentum must be at least 0 and below 1, got {self.momentum!r}",
                 ),
                 (
-                    _real(self.weight_decay) and self.weight_decay >= 0,
+                    real(self.weight_decay) and self.weight_decay >= 0,
                     f"weight_decay must be finite and at least 0, got {self.weight_decay!r}",
                 ),
-                (_real(self.eps) and self.eps > 0, f"eps must be finite and above 0, got {self.eps!r}"),
-                (_whole(self.seed, 0), f"seed must be a whole number of at least 0, got {self.seed!r}"),
+                (real(self.eps) and self.eps > 0, f"eps must be finite and above 0, got {self.eps!r}"),
+                (whole(self.seed, 0), f"seed must be a whole number of at least 0, got {self.seed!r}"),
             ]
         )
 
 
-def _adam(parameters: list[nn.Parameter], settings: Settings) -> optim.Optimizer:
+Groups = list[dict[str, Any]]  # parameters, each group with its own learning rate and weight decay
+
+
+def groups(model: nn.Module, trained: Sequence[nn.Parameter], settings: Settings) -> Groups:
+    """The parameters to train in groups; a model that knows better says so itself in `parameter_groups`."""
+    own: Any = getattr(model, "parameter_groups", None)
+    if own is not None:
+        return list(own(settings.lr, weight_decay=settings.weight_decay))
+    if settings.decay_biases or not settings.weight_decay:
+        return [{"params": list(trained), "lr": settings.lr, "weight_decay": settings.weight_decay}]
+    parts = {settings.weight_decay: [p for p in trained if p.dim() > 1], 0.0: [p for p in trained if p.dim() <= 1]}
+    return [{"params": some, "lr": settings.lr, "weight_decay": decay} for decay, some in parts.items() if some]
+
+
+def _adam(parts: Groups, settings: Settings) -> optim.Optimizer:
     # One call for all parameters: the default takes six times as long for a hundred small ones.
+    parameters = [p for part in parts for p in part["params"]]
     fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in parameters)
-    return optim.Adam(parameters, lr=settings.lr, eps=settings.eps, weight_decay=settings.weight_decay, fused=fused)
+    return optim.Adam(parts, eps=settings.eps, fused=fused)
 
 
-def _sgd(parameters: list[nn.Parameter], settings: Settings) -> optim.Optimizer:
-    return optim.SGD(parameters, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay)
+def _sgd(parts: Groups, settings: Settings) -> optim.Optimizer:
+    return optim.SGD(parts, momentum=settings.momentum)
 
 
-OPTIMISERS: dict[str, Callable[[list[nn.Parameter], Settings], optim.Optimizer]] = {"adam": _adam, "sgd": _sgd}
-
-
-def _whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
-
-
-def _real(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+OPTIMISERS: dict[str, Callable[[Groups, Settings], optim.Optimizer]] = {"adam": _adam, "sgd": _sgd}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -38,10 +40,16 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
 
 
 @torch.no_grad()
-def logits_of(model: nn.Module, *parts: Tensor) -> tuple[Tensor, ...]:
-    """Logits of each part of the points in eval mode, in which the model is left; few points go in one pass."""
+def logits_of(model: nn.Module, *parts: Tensor, read: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, ...]:
+    """Logits of each part of the points in eval mode, in which the model is left; few points go in one pass.
+
+    `read` makes stored points what the model reads; without it they are that already.
+    """
     model.eval()
+    answer = model if read is None else lambda x: model(read(x))
     sizes = [len(part) for part in parts]
+    if sum(sizes) == 0:
+        return ()
     if sum(sizes) <= POINTS_AT_ONCE:
-        return model(torch.cat(parts)).split(sizes)  # type: ignore[no-any-return]
-    return tuple(torch.cat([model(some) for some in part.split(POINTS_AT_ONCE)]) for part in parts)
+        return answer(torch.cat(parts)).split(sizes)  # type: ignore[no-any-return]
+    return tuple(torch.cat([answer(some) for some in part.split(POINTS_AT_ONCE)]) for part in parts)

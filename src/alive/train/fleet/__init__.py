@@ -1,8 +1,9 @@
 """A fleet: whole grids of thin networks, each trained from start to end by compiled CPU code, one network a core."""
 
+from ..settings import LrSchedule
 from .chance import mask
 from .fleet import train_fleet
-from .member import MAX_WIDTH, METHODS, Fade, Gate, LrSchedule, Member, Method
+from .member import MAX_WIDTH, METHODS, Fade, Gate, Member, Method
 from .progress import FleetProgress, fleet_bar
 from .result import FleetResult, FleetRow, MemberResult
 

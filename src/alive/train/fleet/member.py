@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,6 +9,7 @@ from types import MappingProxyType
 from ...errors import expect, near
 from ...nn import INITIALISERS
 from ...penalties import Schedule
+from ..settings import CONSTANT, LrSchedule, real, whole
 
 MAX_WIDTH = (
     512  # the engine is for thin networks: beyond this one network leaves the cache, and torch is the better tool
@@ -18,14 +18,6 @@ BLOCKS = ("plain", "residual", "van", "farkas")
 ARCHITECTURES = ("dense", "keras_same")
 AGGREGATES = ("sumsq", "sum")
 OPTIMISERS = ("adam", "sgd")
-
-
-def _whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
-
-
-def _real(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +47,6 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class LrSchedule:
-    """The factor of the learning rate in each epoch: constant, `factor` at each milestone, or a cosine down to zero.
-
-    As torch's MultiStepLR and CosineAnnealingLR over all epochs.
-
-    >>> [LrSchedule("step", milestones=(2, 3), factor=0.5)(epoch, 4) for epoch in range(4)]
-    [1.0, 1.0, 0.5, 0.25]
-    """
-
-    shape: str = "constant"
-    milestones: tuple[int, ...] = ()
-    factor: float = 0.1
-
-    def __post_init__(self) -> None:
-        shapes = ("constant", "step", "cosine")
-        expect(
-            [
-                (self.shape in shapes, f"unknown lr schedule {self.shape!r}: {near(self.shape, shapes)}"),
-                ((self.shape == "step") == bool(self.milestones), "milestones and the shape 'step' go together"),
-                (all(_whole(m, 1) for m in self.milestones), f"milestones must be epochs, got {self.milestones!r}"),
-                (_real(self.factor) and self.factor > 0, f"factor must be finite and above 0, got {self.factor!r}"),
-            ]
-        )
-
-    def __call__(self, epoch: int, epochs: int) -> float:
-        """The factor in an epoch counted from 0."""
-        if self.shape == "cosine":
-            return (1 + math.cos(math.pi * epoch / epochs)) / 2
-        return float(self.factor ** sum(epoch >= milestone for milestone in self.milestones))
-
-
-@dataclass(frozen=True, slots=True)
 class Gate:
     """How a VAN closes its skips (002): α ← clip(α − eta(∂C/∂α + λ), 0, 1), then λ ← λ + ratio·eta(α − 1)."""
 
@@ -97,9 +57,9 @@ class Gate:
     def __post_init__(self) -> None:
         expect(
             [
-                (_real(self.eta) and self.eta >= 0, f"eta must be finite and at least 0, got {self.eta!r}"),
-                (_real(self.ratio) and self.ratio >= 0, f"ratio must be finite and at least 0, got {self.ratio!r}"),
-                (_real(self.start), f"start, the first λ, must be finite, got {self.start!r}"),
+                (real(self.eta) and self.eta >= 0, f"eta must be finite and at least 0, got {self.eta!r}"),
+                (real(self.ratio) and self.ratio >= 0, f"ratio must be finite and at least 0, got {self.ratio!r}"),
+                (real(self.start), f"start, the first λ, must be finite, got {self.start!r}"),
             ]
         )
 
@@ -116,8 +76,8 @@ class Fade:
         first = self.first_epoch_p
         expect(
             [
-                (_real(self.p0) and 0 <= self.p0 < 1, f"p0 must be at least 0 and below 1, got {self.p0!r}"),
-                (_whole(self.epochs, 1), f"dropout epochs must be a whole number of at least 1, got {self.epochs!r}"),
+                (real(self.p0) and 0 <= self.p0 < 1, f"p0 must be at least 0 and below 1, got {self.p0!r}"),
+                (whole(self.epochs, 1), f"dropout epochs must be a whole number of at least 1, got {self.epochs!r}"),
                 (first is None or 0 <= first < 1, f"first_epoch_p must be at least 0 and below 1, got {first!r}"),
             ]
         )
@@ -154,7 +114,7 @@ class Member:
     shuffle: bool = False
     optimiser: str = "adam"
     lr: float = 0.01
-    schedule: LrSchedule = LrSchedule()
+    schedule: LrSchedule = CONSTANT
     momentum: float = 0.9
     eps: float = 1e-7
     dropout: Fade | None = None
@@ -169,12 +129,12 @@ class Member:
             "init": INITIALISERS,
             "optimiser": OPTIMISERS,
         }
-        batch = self.batch_size is None or _whole(self.batch_size, 1)
+        batch = self.batch_size is None or whole(self.batch_size, 1)
         expect(
             [
-                (_whole(self.depth, 1), f"depth must be a whole number of at least 1, got {self.depth!r}"),
+                (whole(self.depth, 1), f"depth must be a whole number of at least 1, got {self.depth!r}"),
                 (
-                    _whole(self.width, 1) and self.width <= MAX_WIDTH,
+                    whole(self.width, 1) and self.width <= MAX_WIDTH,
                     f"width must be a whole number from 1 to {MAX_WIDTH}, got {self.width!r}",
                 ),
                 *(
@@ -184,24 +144,24 @@ class Member:
                     )
                     for what, known in names.items()
                 ),
-                (_whole(self.seed, 0), f"seed must be a whole number of at least 0, got {self.seed!r}"),
+                (whole(self.seed, 0), f"seed must be a whole number of at least 0, got {self.seed!r}"),
                 (
-                    isinstance(self.weight, Schedule) or (_real(self.weight) and self.weight >= 0),
+                    isinstance(self.weight, Schedule) or (real(self.weight) and self.weight >= 0),
                     f"weight must be a Schedule, or finite and at least 0, got {self.weight!r}",
                 ),
                 (
-                    _real(self.balance) and 0 <= self.balance <= 1,
+                    real(self.balance) and 0 <= self.balance <= 1,
                     f"balance must lie in [0, 1], got {self.balance!r}",
                 ),
-                (_whole(self.epochs, 1), f"epochs must be a whole number of at least 1, got {self.epochs!r}"),
+                (whole(self.epochs, 1), f"epochs must be a whole number of at least 1, got {self.epochs!r}"),
                 (batch, f"batch_size must be None or a whole number of at least 1, got {self.batch_size!r}"),
-                (_real(self.lr) and self.lr > 0, f"lr must be finite and above 0, got {self.lr!r}"),
+                (real(self.lr) and self.lr > 0, f"lr must be finite and above 0, got {self.lr!r}"),
                 (
-                    _real(self.momentum) and 0 <= self.momentum < 1,
+                    real(self.momentum) and 0 <= self.momentum < 1,
                     f"momentum must be at least 0 and below 1, got {self.momentum!r}",
                 ),
-                (_real(self.eps) and self.eps > 0, f"eps must be finite and above 0, got {self.eps!r}"),
-                (_real(self.margin) and self.margin >= 0, f"margin must be at least 0, got {self.margin!r}"),
+                (real(self.eps) and self.eps > 0, f"eps must be finite and above 0, got {self.eps!r}"),
+                (real(self.margin) and self.margin >= 0, f"margin must be at least 0, got {self.margin!r}"),
                 *self._misfits(),
             ]
         )

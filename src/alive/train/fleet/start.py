@@ -229,11 +229,11 @@ def room_of(member: Member, data: Data) -> Room:
 
 def points_of(data: Data) -> Points:
     """Points as rows of features, in float32."""
-    x, y = _rows(data.train_x), data.train_y.numpy().astype(np.int32)
+    x, y = _rows(data.pixels(data.train_x)), data.train_y.numpy().astype(np.int32)
     if data.test_x is None or data.test_y is None:
         return Points(x, y, x[:, :0].copy(), y[:0].copy(), np.arange(len(y)))
     test_y = data.test_y.numpy().astype(np.int32)
-    return Points(x, y, _rows(data.test_x), test_y, np.arange(max(len(y), len(test_y))))
+    return Points(x, y, _rows(data.pixels(data.test_x)), test_y, np.arange(max(len(y), len(test_y))))
 
 
 def _rows(x: Tensor) -> Floats:

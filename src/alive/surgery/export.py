@@ -1,0 +1,165 @@
+"""Write a network to a file that runs without its Python code, and run that file to see that it says the same."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import AliveError, expect
+from ..files import expect_writable, write_atomically
+from .reading import evaluating, largest_difference, outputs
+
+INSTALL = 'pip install "alive[export]"'
+EXPORTER_WARNINGS = (r"`isinstance\(treespec, LeafSpec\)` is deprecated",)
+Runner = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A written network: where, how large, and the largest difference of its outputs from the model's."""
+
+    path: Path
+    size: int
+    difference: float
+
+
+def to_onnx(model: nn.Module, path: str | PathLike[str], example: Tensor, *, tolerance: float = 1e-4) -> Exported:
+    """Write a model in eval mode as ONNX with a free batch size, then run the file in onnxruntime.
+
+    The outputs on the example [N, ...], and on batches of other sizes, must agree with the model's within `tolerance`
+    of the largest output, or nothing is written.
+
+    >>> import tempfile
+    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_onnx(net, f"{folder}/net.onnx", torch.randn(5, 3)).difference < 1e-5
+    True
+    """
+    runtime, _, _ = (_optional(name) for name in ("onnxruntime", "onnx", "onnxscript"))
+
+    def write(copy: nn.Module, batch: Tensor) -> bytes:
+        with _quiet_exporter():
+            program = torch.onnx.export(
+                copy,
+                (batch,),
+                dynamo=True,
+                verbose=False,
+                input_names=["input"],
+                output_names=["output"],
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+            )
+        assert program is not None
+        data: bytes = program.model_proto.SerializeToString()
+        return data
+
+    def read(data: bytes) -> Runner:
+        session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        return lambda x: torch.from_numpy(session.run(None, {"input": x.cpu().numpy()})[0])
+
+    return _export(model, Path(path), example, tolerance, write, read)
+
+
+def to_exported(model: nn.Module, path: str | PathLike[str], example: Tensor, *, tolerance: float = 1e-4) -> Exported:
+    """Write a model in eval mode with torch.export (a .pt2 file) with a free batch size, then load and run the file.
+
+    Checked as `to_onnx` checks; read it with `torch.export.load(path).module()`.
+
+    >>> import tempfile
+    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_exported(net, f"{folder}/net.pt2", torch.randn(5, 3)).difference
+    0.0
+    """
+
+    def write(copy: nn.Module, batch: Tensor) -> bytes:
+        file = io.BytesIO()
+        with _quiet_exporter():
+            torch.export.save(
+                torch.export.export(copy, (batch,), dynamic_shapes=({0: torch.export.Dim("batch")},)), file
+            )
+        return file.getvalue()
+
+    def read(data: bytes) -> Runner:
+        with _quiet_exporter():
+            return torch.export.load(io.BytesIO(data)).module()
+
+    return _export(model, Path(path), example, tolerance, write, read)
+
+
+def _export(
+    model: nn.Module,
+    path: Path,
+    example: Tensor,
+    tolerance: float,
+    write: Callable[[nn.Module, Tensor], bytes],
+    read: Callable[[bytes], Runner],
+) -> Exported:
+    """Write, read back, compare; the file appears only when the comparison holds."""
+    expect(
+        [
+            (isinstance(example, Tensor) and example.dim() >= 1 and len(example) >= 1, "example must be a batch"),
+            (tolerance > 0, f"tolerance must be above 0, got {tolerance}"),
+        ]
+    )
+    expect_writable(path)
+    copy = deepcopy(model).eval()
+    batch = torch.cat([example, example])  # exporters take a batch of one for a constant
+    data = _written(write, copy, batch)
+    run = read(data)
+    with evaluating(copy):
+        pairs = [(outputs(copy, x), run(x.clone())) for x in (example, example[:1], batch)]
+    difference = max(largest_difference(ours.cpu(), theirs.cpu()) for ours, theirs in pairs)
+    scale = max(1.0, max(float(ours.abs().max()) for ours, _ in pairs))
+    if not difference <= tolerance * scale:
+        raise AliveError(
+            f"the written network differs from the model by {difference:.3g}, more than {tolerance:g} of {scale:.3g}",
+            "Nothing was written; export a model in float32 without random layers, or raise tolerance",
+        )
+    write_atomically(path, data)
+    return Exported(path, len(data), difference)
+
+
+def _written(write: Callable[[nn.Module, Tensor], bytes], model: nn.Module, batch: Tensor) -> bytes:
+    try:
+        with torch.no_grad():
+            return write(model, batch)
+    except Exception as error:
+        said = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        raise AliveError(
+            f"{type(model).__name__} cannot be exported: {said[0].strip()}",
+            "Its forward must be one that torch.export can follow, for any batch size",
+        ) from error
+
+
+def _optional(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise AliveError(f"ONNX files need the package {name}, which is not installed", INSTALL) from None
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Silence what the exporters of torch say about their own inner workings, and nothing else."""
+    chatter = logging.getLogger("torch.onnx._internal.exporter._registration")  # misses torchvision, which none needs
+    level = chatter.level
+    chatter.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            for text in EXPORTER_WARNINGS:
+                warnings.filterwarnings("ignore", text)
+            yield
+    finally:
+        chatter.setLevel(level)

@@ -1,0 +1,255 @@
+"""Fold a network whose skips have faded into the plain network it has become."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from ..errors import AliveError, expect
+from ..nn.dirac import DiracConv2d, DiracLinear
+from ..nn.van import Gate, VANBlock
+from ..taps import watchers
+from .phase_out import GatedSkip
+from .reading import evaluating, graph_of, largest_difference, named, outputs, replace_module
+
+SAID = 5  # blocks an error names
+ASKS = ("__get__", "dim", "size", "numel", "stride", "is_contiguous")  # questions that read no values; .shape is a get
+MERGEABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A plain network and how it came about.
+
+    model       the plain network, a copy
+    blocks      paths of the gates that are gone and of the Dirac layers that were written out
+    residual    the largest 1-α among the gates: 0 if nothing but zeros was dropped
+    difference  the largest change of an output on the example, eval mode; None without an example
+    dropped     parameters that are gone
+    """
+
+    model: nn.Module
+    blocks: tuple[str, ...]
+    residual: float
+    difference: float | None
+    dropped: int
+
+
+class Nothing(nn.Module):
+    """What is left in the place of a skip that is gone: zero.
+
+    >>> Nothing()(torch.ones(3))
+    tensor(0.)
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map anything to zero."""
+        return x.new_zeros(())
+
+
+def fold(
+    model: nn.Module,
+    *,
+    tol: float = 0.0,
+    example: Any = None,
+    merge_batch_norm: bool = False,
+    refresh: Tensor | Iterable[Any] | None = None,
+) -> Folded:
+    """Copy a model without its gates, the skips behind them and their projections; write Dirac layers out.
+
+    When every α is 1 the outputs in eval mode stay the same to the bit (as long as they are finite); Dirac layers
+    keep them up to rounding. While an α is below 1 - tol, folding is refused.
+
+    tol               how much of a skip may be cut off
+    example           a batch (a tuple for several arguments) on which the change of the output is measured
+    refresh           a tensor of inputs or batches, on which batch norms gather their statistics anew: those gathered
+                      while there were skips are stale
+    merge_batch_norm  then write each batch norm into the layer before it, where on the example it is its only
+                      reader; gives a network for eval mode
+
+    >>> from alive.nn.van import dense_branch
+    >>> net = nn.Sequential(VANBlock(dense_branch(4), channels=4)).eval()
+    >>> _ = nn.init.ones_(net[0].gate.alpha)
+    >>> plain, x = fold(net).model, torch.randn(8, 4)
+    >>> plain[0][2], torch.equal(net(x), plain(x))
+    (Linear(in_features=4, out_features=4, bias=True), True)
+    """
+    gates = {path: module for path, module in model.named_modules() if isinstance(module, Gate)}
+    diracs = {path: m for path, m in model.named_modules() if isinstance(m, DiracLinear | DiracConv2d)}
+    _expect_ready(model, gates, diracs, tol)
+    expect([(not merge_batch_norm or example is not None, "merge_batch_norm needs an example to see what feeds what")])
+    plain = _without_gates(_written_out(deepcopy(model)))
+    difference = None
+    if example is not None:
+        with evaluating(model, plain):
+            difference = largest_difference(outputs(model, example), outputs(plain, example))
+    if refresh is not None:
+        refresh_batch_norm_(plain, refresh)
+    if merge_batch_norm:
+        _merge_batch_norm_(plain.eval(), example)
+    residual = max((float((1 - gate.alpha.detach()).max()) for gate in gates.values()), default=0.0)
+    return Folded(plain, (*gates, *diracs), residual, difference, _size(model) - _size(plain))
+
+
+@torch.no_grad()
+def refresh_batch_norm_(model: nn.Module, batches: Tensor | Iterable[Any]) -> None:
+    """Let every batch norm gather its statistics anew, as the plain average over the batches.
+
+    >>> net = nn.Sequential(nn.BatchNorm1d(2))
+    >>> refresh_batch_norm_(net, torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
+    >>> net[0].running_mean.tolist()
+    [2.0, 4.0]
+    """
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    momenta = [norm.momentum for norm in norms]
+    with evaluating(model):
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a cumulative average
+            norm.train()
+        for batch in [batches] if isinstance(batches, Tensor) else batches:
+            model(batch[0] if isinstance(batch, list | tuple) else batch)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+
+
+def _expect_ready(model: nn.Module, gates: dict[str, Gate], diracs: dict[str, Any], tol: float) -> None:
+    """Refuse what cannot be folded, or not yet."""
+    expect(
+        [
+            (0 <= tol < 1, f"tol must be at least 0 and below 1, got {tol}"),
+            (next(watchers(model), None) is None, "something is attached to the model; call its detach() first"),
+        ]
+    )
+    if not gates and not diracs:
+        raise AliveError(
+            f"{type(model).__name__} has no gate and no Dirac layer: there is nothing to fold",
+            "Gate its skips with alive.surgery.phase_out, or build it from VANBlocks",
+        )
+    early = {path: gate.residual() for path, gate in gates.items() if not bool((gate.alpha >= 1 - tol).all())}
+    if early:
+        said = [f"{named(path)} (mean (1-α)² {value:.3g})" for path, value in list(early.items())[:SAID]]
+        more = f" and {len(early) - SAID} more" if len(early) > SAID else ""
+        raise AliveError(
+            f"{len(early)} of {len(gates)} skips are still in use: {', '.join(said)}{more}",
+            "Train on until VANController.done, or say by tol how much of a skip may be cut off",
+        )
+
+
+def _written_out(model: nn.Module) -> nn.Module:
+    """The model with plain layers in the place of Dirac layers."""
+    for module in list(model.modules()):
+        if isinstance(module, DiracLinear | DiracConv2d):
+            model = replace_module(model, module, module.to_plain())
+    return model
+
+
+def _without_gates(model: nn.Module) -> nn.Module:
+    """The model with the branch alone wherever there was a gate."""
+    for path, module in list(model.named_modules()):
+        if isinstance(module, VANBlock) and isinstance(module.gate, Gate):
+            model = replace_module(model, module, module.branch)
+        elif isinstance(module, GatedSkip):
+            model = replace_module(model, module, Nothing())
+        elif any(isinstance(child, Gate) for child in module.children()):
+            model = replace_module(model, module, _pruned(module, path))
+    return model
+
+
+def _pruned(module: nn.Module, path: str) -> nn.Module:
+    """One module with gates in its forward, followed and rid of them."""
+    graph = graph_of(module, path)
+    for node in list(graph.nodes):
+        if node.op == "call_module" and isinstance(module.get_submodule(str(node.target)), Gate):
+            branch, skip = cast("tuple[fx.Node, fx.Node]", (*node.args, *node.kwargs.values()))
+            node.replace_all_uses_with(branch)
+            graph.erase_node(node)
+            _erase_unused(graph, skip, module)
+    plain = fx.GraphModule(module, graph, class_name=type(module).__name__)
+    plain.delete_all_unused_submodules()
+    return plain
+
+
+def _erase_unused(graph: fx.Graph, node: fx.Node, module: nn.Module) -> None:
+    """Erase what only the skip needed; a step that changes in place what others read is kept."""
+    if node.op == "placeholder" or node.users:
+        return
+    sources = node.all_input_nodes
+    if _in_place(node, module) and any(len(source.users) > 1 for source in sources):
+        return
+    graph.erase_node(node)
+    for source in sources:
+        _erase_unused(graph, source, module)
+
+
+def _in_place(node: fx.Node, module: nn.Module) -> bool:
+    if node.op == "call_module":
+        return bool(getattr(module.get_submodule(str(node.target)), "inplace", False))
+    name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+    return bool(node.kwargs.get("inplace")) or (name.endswith("_") and not name.endswith("__")) or name == "iadd"
+
+
+def _merge_batch_norm_(model: nn.Module, example: Any) -> None:
+    """Write each batch norm into the convolution or dense layer whose only reader it is."""
+    flow = _Flow(model)
+    with evaluating(model), flow:
+        said = outputs(model, example)
+    for layer, norm in flow.pairs(said):
+        merge: Any = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
+        replace_module(model, layer, merge(layer, norm))
+        replace_module(model, norm, nn.Identity())
+
+
+class _Flow(TorchFunctionMode):
+    """Notes, during one pass, which layer made each value and who read it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        modules = list(model.modules())
+        self.layers: dict[int, Any] = {id(m.weight): m for m in modules if type(m) in MERGEABLE}
+        self.norms: dict[int, Any] = {id(m.running_mean): m for m in modules if isinstance(m, _BatchNorm)}
+        self.made: dict[int, tuple[Any, Tensor]] = {}  # by value: its layer, and the value, held so that ids stay apart
+        self.readers: dict[int, list[Any]] = {}
+        self.calls: Counter[Any] = Counter()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in ASKS:
+            return out
+        known = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, Tensor)]
+        layer = next((self.layers[id(value)] for value in known if id(value) in self.layers), None)
+        norm = next((self.norms[id(value)] for value in known if id(value) in self.norms), None)
+        self.calls.update(module for module in (layer, norm) if module is not None)
+        for value in _tensors((args, kwargs)):
+            if id(value) in self.made:
+                self.readers.setdefault(id(value), []).append(norm)
+        if layer is not None:
+            self.made[id(out)] = (layer, out)
+        return out
+
+    def pairs(self, said: Any) -> Iterator[tuple[Any, Any]]:
+        """Layers and the batch norms that alone read them, each called once."""
+        last = {id(value) for value in _tensors(said)}
+        for value, (layer, _) in self.made.items():
+            readers = self.readers.get(value, [])
+            norm = readers[0] if len(readers) == 1 else None
+            if norm is not None and value not in last and self.calls[layer] == self.calls[norm] == 1:
+                yield layer, norm
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    return (value for value in tree_leaves(values) if isinstance(value, Tensor))
+
+
+def _size(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -1,0 +1,266 @@
+"""Gate the skip connections of a finished model, so that a VANController can phase them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from itertools import chain, count
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+from ..errors import AliveError, expect, near
+from ..nn.van import ALPHAS, Gate, Half, VANBlock
+from ..taps import watchers
+from .reading import (
+    IN_PLACE,
+    Addition,
+    additions,
+    between,
+    declared_additions,
+    evaluating,
+    graph_of,
+    largest_difference,
+    mentions_addition,
+    named,
+    outputs,
+    replace_module,
+)
+
+MOVES = (
+    "permute",
+    "transpose",
+    "movedim",
+    "swapaxes",
+    "swapdims",
+    "reshape",
+    "view",
+    "flatten",
+    "unflatten",
+    "t",
+    "mT",
+)
+ORDERS = ("together", "one by one", "last first")
+OURS = (Gate, Half, VANBlock)
+
+
+class GatedSkip(nn.Module):
+    """A skip that fades: (1-α) S(x). It stands in the place of S where the sum itself cannot be reached."""
+
+    def __init__(self, skip: nn.Module, gate: nn.Module) -> None:
+        super().__init__()
+        self.skip, self.gate = skip, gate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map what S maps."""
+        return self.gate.kept(self.skip(x))  # type: ignore[operator, no-any-return]
+
+
+def phase_out(
+    model: nn.Module,
+    example: Any = None,
+    *,
+    blocks: Sequence[str | tuple[str, str]] | None = None,
+    order: str = "together",
+    alpha: str = "channel",
+    unit_axis: int | None = None,
+) -> nn.Module:
+    """Copy a model and turn each of its residual sums F(x) + S(x) into the gated sum F(x) + (1-α) S(x) (002, eq 4).
+
+    With α = 0 the copy computes what the model does; hand it to `penalties.VANController`, train, then `fold`.
+
+    example    a batch of inputs (a tuple for several arguments): gives the shapes, and the copy is checked on it
+    blocks     paths of the blocks to gate, else all are sought; (path, skip) also says which side of the sum is the
+               skip: the child module it comes through, or the argument of forward that is added as it is
+    order      all gates move together | one by one, from the input | last first, from the output
+    alpha      channel | scalar | neuron (needs an example)
+    unit_axis  the axis of the channels in a sum; by default that of the branch's last layer, which is the last axis
+               for dense layers and layer norms and axis 1 for all others
+
+    Sums are sought in the forward of every module, followed by torch.fx; in place (`+=`) or not. The skip is the side
+    with at most one dense layer or 1x1 kernel and fewer layers than the other. A sum that could be read both ways,
+    and a forward that adds but cannot be followed, are refused unless declared.
+
+    >>> from alive.nn.skips import COMPARED
+    >>> resnet = COMPARED["resnet"].conv(1, 10, n=1, base=4)
+    >>> [path for path, m in phase_out(resnet).named_modules() if isinstance(m, Gate)]
+    ['blocks.0.gate', 'blocks.1.gate', 'blocks.2.gate', 'blocks.3.gate']
+    """
+    expect(
+        [
+            (order in ORDERS, f"unknown order {order!r}: {near(order, ORDERS)}"),
+            (alpha in ALPHAS, f"unknown alpha {alpha!r}: {near(alpha, ALPHAS)}"),
+            (alpha != "neuron" or example is not None, "alpha='neuron' needs an example to know the positions"),
+            (next(watchers(model), None) is None, "something is attached to the model; call its detach() first"),
+        ]
+    )
+    gated = _with_rulers(deepcopy(model), blocks, unit_axis)
+    if example is not None:
+        with evaluating(gated):
+            outputs(gated, example)
+    _place_gates(gated, alpha, order)
+    if example is not None:
+        with evaluating(model, gated):
+            _expect_same(outputs(model, example), outputs(gated, example))
+    return gated
+
+
+class _Ruler(nn.Module):
+    """Stands where a gate will: adds, and learns the shape."""
+
+    def __init__(self, path: str, units: tuple[int, int] | None, unit_axis: int | None = None) -> None:
+        super().__init__()
+        self.path, self.seen = path, tuple[int, ...]()
+        self.units: int | None = units[0] if units is not None else None
+        self.axis: int | None = units[1] if units is not None else None
+        if unit_axis is not None and unit_axis != self.axis:
+            self.units, self.axis = None, unit_axis
+
+    def forward(self, f: Tensor, s: Tensor) -> Tensor:
+        """Add branch and skip, which must be of one shape."""
+        if f.shape != s.shape:
+            raise AliveError(
+                f"in {named(self.path)} the skip has shape {list(s.shape)} and the branch {list(f.shape)}",
+                "A gated skip must have the shape of its branch: give it a projection",
+            )
+        return f + self.kept(s)
+
+    def kept(self, s: Tensor) -> Tensor:
+        """Note the shape of a skip."""
+        self.seen = tuple(s.shape)
+        return s
+
+    def gate(self, alpha: str, rank: int) -> Gate:
+        """The gate for what was seen here; where axes were moved, three mean sequences, whose units lie last."""
+        if alpha == "scalar":
+            return Gate((), rank=rank)
+        if alpha == "neuron" and self.seen:
+            return Gate(self.seen[1:], rank=rank)
+        axis = self.axis if self.axis is not None else -1 if len(self.seen) == 3 else 1
+        units = self.seen[axis] if self.seen else self.units
+        if units is None or alpha == "neuron":
+            raise AliveError(
+                f"the shape of the skip of {named(self.path)} is unknown", "Give phase_out an example that reaches it"
+            )
+        return Gate((units,), axis=axis, rank=rank)
+
+
+def _with_rulers(model: nn.Module, blocks: Sequence[str | tuple[str, str]] | None, unit_axis: int | None) -> nn.Module:
+    """The model with a ruler at each sum that is to be gated."""
+    found = 0
+    for path, module, skip in list(_sought(model) if blocks is None else _declared(model, blocks)):
+        if skip is not None and skip in dict(module.named_children()) and not _can_follow(module, path):
+            module._modules[skip] = GatedSkip(module.get_submodule(skip), _Ruler(path, None, unit_axis))
+            found += 1
+            continue
+        if blocks is None and not _can_follow(module, path) and not mentions_addition(module):
+            continue
+        graph = graph_of(module, path)
+        sums = additions(graph, module, path) if skip is None else declared_additions(graph, module, path, skip)
+        if blocks is not None and not sums:
+            raise AliveError(f"{named(path)} has no sum of a branch and a skip", "Leave it out of blocks")
+        if sums:
+            model = replace_module(model, module, _rewritten(module, graph, sums, (path, unit_axis)))
+            found += len(sums)
+    if not found:
+        raise AliveError(
+            f"{type(model).__name__} has no skip connection that could be found",
+            "Say where they are: blocks=[(path of a block, name of its skip), ...]",
+        )
+    return model
+
+
+def _sought(model: nn.Module) -> Iterator[tuple[str, nn.Module, None]]:
+    """Every module with a forward of its own; torch's are known to have no skip, but for its transformers."""
+    for path, module in model.named_modules():
+        kind = type(module)
+        of_torch = kind.__module__.startswith("torch.nn.") and "Transformer" not in kind.__name__
+        if not of_torch and not isinstance(module, OURS):
+            yield path, module, None
+
+
+def _declared(model: nn.Module, blocks: Sequence[str | tuple[str, str]]) -> Iterator[tuple[str, nn.Module, str | None]]:
+    paths = dict(model.named_modules())
+    for block in blocks:
+        path, skip = (block, None) if isinstance(block, str) else block
+        if path not in paths:
+            raise AliveError(f"the model has no block {path!r}", near(path, [name for name in paths if name]))
+        yield path, paths[path], skip
+
+
+def _can_follow(module: nn.Module, path: str) -> bool:
+    try:
+        graph_of(module, path)
+    except AliveError:
+        return False
+    return True
+
+
+def _rewritten(module: nn.Module, graph: fx.Graph, sums: list[Addition], where: tuple[str, int | None]) -> nn.Module:
+    """The block with a ruler instead of each sum; what was added in place is read from the ruler from then on."""
+    ways = [between(found.branch, found.skip) for found in sums]
+    now: dict[fx.Node, fx.Node] = {}  # a sum may be an operand of the next
+    for found, way in zip(sums, ways, strict=True):
+        taken = {name for name, _ in module.named_children()}
+        name = next(name for name in chain(["gate"], (f"gate{k}" for k in count(2))) if name not in taken)
+        module.add_module(name, _Ruler(where[0], _units(module, way), where[1]))
+        changed = found.node.all_input_nodes[0]
+        with graph.inserting_after(found.node):
+            joined = graph.call_module(name, tuple(now.get(node, node) for node in (found.branch, found.skip)))
+        found.node.replace_all_uses_with(joined)
+        if found.node.target in IN_PLACE:
+            _read_later_from(joined, changed, graph)
+        now[found.node] = joined
+        graph.erase_node(found.node)
+    return fx.GraphModule(module, graph, class_name=type(module).__name__)
+
+
+def _read_later_from(joined: fx.Node, changed: fx.Node, graph: fx.Graph) -> None:
+    place = {node: at for at, node in enumerate(graph.nodes)}
+    for user in list(changed.users):
+        if place[user] > place[joined]:
+            user.replace_input_with(changed, joined)
+
+
+def _units(module: nn.Module, way: list[fx.Node]) -> tuple[int, int] | None:
+    """How many units the last layer of a branch has, and on which axis.
+
+    Unknown if axes are moved behind it, or if it is a dense layer among convolutions, as in squeeze and excite.
+    """
+    known: list[tuple[int, int]] = []
+    convolves = False
+    for node in reversed(way):
+        if node.op == "call_module":
+            parts = list(module.get_submodule(str(node.target)).modules())
+            known += [units for part in reversed(parts) if (units := _units_of(part)) is not None]
+            convolves |= any(hasattr(part, "out_channels") for part in parts)
+        elif not known and (node.target if node.op == "call_method" else getattr(node.target, "__name__", "")) in MOVES:
+            return None
+    return None if not known or (known[0][1] == -1 and convolves) else known[0]
+
+
+def _units_of(layer: nn.Module) -> tuple[int, int] | None:
+    if isinstance(layer, nn.LayerNorm):
+        return layer.normalized_shape[-1], -1
+    for name, axis in (("out_features", -1), ("out_channels", 1), ("num_features", 1), ("num_channels", 1)):
+        if isinstance(units := getattr(layer, name, None), int):
+            return units, axis
+    return None
+
+
+def _place_gates(model: nn.Module, alpha: str, order: str) -> None:
+    """Put a gate in the place of each ruler, on the device and in the precision of the model."""
+    rulers = [module for module in model.modules() if isinstance(module, _Ruler)]
+    like = next(model.parameters(), None)
+    for place, ruler in enumerate(rulers):
+        rank = {"together": 0, "one by one": place, "last first": len(rulers) - 1 - place}[order]
+        gate = ruler.gate(alpha, rank)
+        replace_module(model, ruler, gate if like is None else gate.to(like.device, like.dtype))
+
+
+def _expect_same(before: Any, after: Any) -> None:
+    if isinstance(before, Tensor) and (difference := largest_difference(before, after)):
+        raise AliveError(
+            f"the gated copy differs from the model by {difference:.3g} on the example",
+            "Its forward does something that torch.fx does not see; declare its blocks, or build it from VANBlocks",
+        )

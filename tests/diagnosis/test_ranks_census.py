@@ -1,0 +1,97 @@
+"""The census of two real processes, each with its part of the data, against the census of one that has all of it."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, distributed, nn
+
+from alive.diagnosis import Census, census
+from alive.diagnosis.ranks import gather
+from alive.errors import AliveError
+
+
+def network() -> nn.Module:
+    """Half dead: biases far down, so that units and points of every state are met."""
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))
+    with torch.no_grad():
+        net[0].bias.sub_(0.7)
+        net[2].bias.copy_(torch.tensor([-9.0, 9.0, 0.0, -0.1]))
+    return net
+
+
+def data() -> Tensor:
+    return torch.randn(1101, 3, generator=torch.Generator().manual_seed(4))
+
+
+def record(found: Census) -> dict[str, object]:
+    ends = {layer.name: [layer.top.tolist(), layer.bottom.tolist()] for layer in found.layers}
+    return json.loads(json.dumps(found.to_dict() | {"ends": ends}))
+
+
+def main(rank: int, folder: Path) -> None:
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2, timeout=timedelta(seconds=60)
+    )
+    own = data().split((1000, 101))[rank]
+    net = network()
+    both = gather(census(net, list(own.split(64)), keep_points=True))
+    one = gather(census(net, own, keep_points=True) if rank == 0 else None)
+    try:
+        gather(None)
+        refused = ""
+    except AliveError as error:
+        refused = str(error)
+    told = {"both": record(both), "one": record(one), "refused": refused}
+    (folder / f"{rank}.json").write_text(json.dumps(told))
+    distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    env = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    started = [
+        subprocess.Popen([sys.executable, __file__, str(rank), str(folder)], env=env, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    try:
+        said = [process.communicate(timeout=120)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [0, 0], "\n".join(said)
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.twin
+def test_two_ranks_count_what_one_process_counts(told) -> None:
+    # In batches of the same points: a row's result may differ in its last bit with the shape of the batch.
+    first, second = data().split((1000, 101))
+    whole = census(network(), [*first.split(64), *second.split(64)], keep_points=True)
+    assert min(whole.units[:3]) > 0
+    assert whole.points.dead > 0
+    for rank in told:
+        assert rank["both"] == record(whole)
+
+
+def test_a_rank_may_have_no_points(told) -> None:
+    for rank in told:
+        assert rank["one"] == record(census(network(), data()[:1000], keep_points=True))
+        assert rank["refused"].startswith("no rank has counted anything")
+
+
+def test_alone_the_census_itself() -> None:
+    found = census(network(), data())
+    assert gather(found) is found
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(int(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,101 @@
+"""Written networks run without their Python code and say the same; the whole way from a ResNet to a file."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from test_phase_out import Net, gates
+from torch import Tensor, nn
+
+from alive.data import digits
+from alive.errors import AliveError
+from alive.nn.skips import COMPARED
+from alive.penalties.van import VANController
+from alive.surgery.export import to_exported, to_onnx
+from alive.surgery.fold import fold
+from alive.surgery.phase_out import phase_out
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def run_onnx(path, x: Tensor) -> Tensor:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return torch.from_numpy(session.run(None, {"input": x.numpy()})[0])
+
+
+def test_from_a_resnet_through_a_phase_out_to_an_onnx_file(tmp_path):
+    """Gate, train on digits until every α is 1, fold, write, run: the same predictions, and good ones."""
+    data = digits()
+    x, y = data.train_x[:480], data.train_y[:480]
+    gated = phase_out(Net(base=8), x[:4])
+    control = VANController(gated, phase_out_steps=30)
+    sgd = torch.optim.SGD(control.weights(), lr=0.05, momentum=0.9, weight_decay=1e-4)
+    for epoch in range(6):
+        order = torch.randperm(len(y), generator=torch.Generator().manual_seed(epoch))
+        for points in order.split(60):
+            sgd.zero_grad()
+            nn.functional.cross_entropy(gated(x[points]), y[points]).backward()
+            sgd.step()
+            control.step()
+    assert control.done
+    folded = fold(gated, example=data.test_x, refresh=x)  # the phase-out ended late: old statistics are stale
+    assert folded.difference == 0
+    assert not gates(folded.model)
+    plain = folded.model.eval()
+    written = to_onnx(plain, tmp_path / "plain.onnx", data.test_x[:8])
+    assert written.difference < 1e-4
+    with torch.no_grad():
+        ours = plain(data.test_x).argmax(1)
+    theirs = run_onnx(tmp_path / "plain.onnx", data.test_x).argmax(1)
+    assert torch.equal(ours, theirs)
+    assert float((theirs == data.test_y).float().mean()) > 0.85
+
+
+def test_a_file_of_torch_export_takes_any_batch(tmp_path):
+    net = COMPARED["van"].dense(5, 3, depth=3, width=6).eval()
+    for gate in gates(net).values():
+        nn.init.ones_(gate.alpha)
+    plain = fold(net).model.train()
+    written = to_exported(plain, tmp_path / "plain.pt2", torch.randn(1, 5))
+    assert plain.training
+    assert written.path.stat().st_size == written.size
+    module = torch.export.load(written.path).module()
+    for count in (1, 2, 17):
+        x = torch.randn(count, 5)
+        torch.testing.assert_close(module(x), net(x))
+
+
+class Drawing(nn.Module):
+    """Never says the same twice."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.rand_like(x)
+
+
+class Asking(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.sum() > 0 else -x
+
+
+def test_a_file_that_differs_is_not_written(tmp_path):
+    with pytest.raises(AliveError, match="written network differs from the model by"):
+        to_exported(Drawing(), tmp_path / "net.pt2", torch.randn(4, 3))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_exported_is_named(tmp_path):
+    with pytest.raises(AliveError, match="Asking cannot be exported"):
+        to_exported(Asking(), tmp_path / "net.pt2", torch.randn(4, 3))
+    with pytest.raises(AliveError, match="Choose a folder that exists"):
+        to_exported(nn.Linear(3, 2), tmp_path / "no" / "net.pt2", torch.randn(4, 3))
+    with pytest.raises(AliveError, match="example must be a batch"):
+        to_exported(nn.Linear(3, 2), tmp_path / "net.pt2", torch.randn(0, 3))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_says_the_install_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(AliveError, match=r'needs? the package onnxruntime.*pip install "alive\[export\]"'):
+        to_onnx(nn.Linear(3, 2), tmp_path / "net.onnx", torch.randn(4, 3))
