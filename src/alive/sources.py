@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from .data import Data, load, tensors
 from .errors import AliveError, expect_one_of
 from .nn import Rectangular, RectangularConv, parse_rectangle
+
+BATCH = 1024  # points at once: all of CIFAR as floats is 600 MB
 
 
 def model(source: str, points: Data, *, init: str, batch_norm: bool, seed: int) -> nn.Module:
@@ -73,11 +76,10 @@ def _imported(source: str) -> Any:
         ) from None
 
 
-def points(data: Data, split: str) -> Tensor:
-    """The inputs of one part of the data, or of all of it."""
+def points(data: Data, split: str = "train") -> Iterator[Tensor]:
+    """What networks read of one part of the data, or of all of it, in batches."""
     expect_one_of("split", split, ("train", "test", "all"))
     if split != "train" and data.test_x is None:
         raise AliveError(f"{data.name} has no test points", "Use --split train")
-    if split == "train" or data.test_x is None:
-        return data.train_x
-    return data.test_x if split == "test" else torch.cat([data.train_x, data.test_x])
+    parts = [*([] if split == "test" else [data.train_x]), *([] if split == "train" else [data.test_x])]
+    return (data.pixels(batch) for part in parts if part is not None for batch in part.split(BATCH))

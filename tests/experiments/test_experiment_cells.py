@@ -50,7 +50,7 @@ def test_keys_do_not_change_between_versions():
 def test_cells_refuse_what_cannot_be():
     with pytest.raises(AliveError, match="unknown data 'mons': did you mean 'moons'"):
         Cell(Member(3, 4), data="mons")
-    with pytest.raises(AliveError, match="only plain networks are kept, not VAN"):
+    with pytest.raises(AliveError, match="only plain networks of a fleet are kept, not VAN"):
         Cell(Member(3, 4, "VAN"), keep_network=True)
 
 

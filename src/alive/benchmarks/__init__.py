@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator
 
-from . import census, fleet, penalty
+from . import census, farkas, fleet, folding, penalty, pipeline
 from .figure import Figure
 
 BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "penalty": penalty.figures,
     "census": census.figures,
     "fleet": fleet.figures,
+    "farkas": farkas.figures,
+    "folding": folding.figures,
+    "pipeline": pipeline.figures,
 }
 
 __all__ = ["BENCHMARKS", "Figure"]

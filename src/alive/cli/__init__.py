@@ -9,6 +9,7 @@ import typer
 
 from .._version import __version__
 from ..errors import AliveError
+from .data import commands as data_commands
 from .models import census, train
 from .studies import bench, demo, report, reproduce
 from .words import fail
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 for command in (demo, census, train, bench, reproduce, report):
     app.command()(command)
+app.add_typer(data_commands, name="data")
 
 
 def main() -> None:

@@ -80,6 +80,7 @@ def train(
     from .. import train as training
     from ..diagnosis import census as count
     from ..penalties import Jumpstart, Schedule
+    from ..train.ranks import joined
 
     settings = training.Settings(
         epochs=epochs, batch_size=batch_size, optimiser=optimiser, lr=lr, shuffle=shuffle, seed=seed
@@ -91,7 +92,8 @@ def train(
     loggers: list[training.Logger] = [] if csv is None else [training.CsvLogger(csv)]
     if tensorboard is not None:
         loggers.append(training.TensorBoardLogger(tensorboard))
-    with keep or nullcontext(), interruptible():
+    with keep or nullcontext(), interruptible(), joined() as ranks:
+        network.to(ranks.device)
         result = training.train(
             network,
             points,
@@ -101,8 +103,11 @@ def train(
             checkpoint=checkpoint,
             resume=resume,
             progress=training.progress_bar(),
+            ranks=ranks,
         )
-    show(count(network, points.train_x))
+    if not ranks.is_main:
+        return
+    show(count(network, sources.points(points)))
     if result.last is not None:
         print(f"last  {_accuracies(result.last)}\nbest  {_accuracies(result.best)}")
     if result.stopped:

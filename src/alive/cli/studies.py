@@ -33,10 +33,10 @@ def demo(
 
 
 def bench(
-    which: Annotated[list[str] | None, typer.Argument(help="penalty, census, fleet; by default all.")] = None,
+    which: Annotated[list[str] | None, typer.Argument(help="Such as penalty; by default all.")] = None,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds, of which the shortest counts.")] = 25,
 ) -> None:
-    """Measure what the penalty and the census cost, as ratios; exit with 1 if a target is missed."""
+    """Measure what things cost, as ratios; exit with 1 if a target is missed."""
     from ..benchmarks import BENCHMARKS
 
     for name in which or []:

@@ -14,7 +14,10 @@ ModelSource = Annotated[
     typer.Argument(metavar="MODEL", help="package.module:make_model (or a module itself), or depth x width: 50x4"),
 ]
 DataSource = Annotated[
-    str, typer.Option(help="moons, digits, a .npz or .safetensors file, or package.module:make_data")
+    str,
+    typer.Option(
+        help="moons, digits, mnist, fashion-mnist, cifar10, cifar100, a .npz or .safetensors file, or package.module:make"
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the start, and of training.")]
 Init = Annotated[str, typer.Option(help="Start of a depth x width network: glorot, kaiming, torch, zeros, mirrored.")]

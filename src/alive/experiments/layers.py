@@ -30,7 +30,7 @@ class LayerWork:
 def layer_work(row: Row) -> LayerWork:
     """Look into a network that was kept; only for the mirrored start, of even width."""
     data = DATA[row.cell.data]()
-    x, y = data.train_x.flatten(1).numpy().T.astype(np.float32), data.train_y.numpy()
+    x, y = data.pixels(data.train_x).flatten(1).numpy().T.astype(np.float32), data.train_y.numpy()
     weights = _weights(row, len(x), data.outputs)
     layers = len(weights.inner)
     moves = _moves(weights, x)

@@ -10,7 +10,16 @@ from .cell import Cell, Row
 
 SCALES = ("quick", "paper")
 REPRODUCED, DIFFERS, NOT_RUN = "reproduced", "differs", "not run"
-KINDS = ("heat", "activations", "decisions", "traces", "layers", "winners")  # of figures, one file each in report
+KINDS = (
+    "heat",
+    "activations",
+    "decisions",
+    "traces",
+    "layers",
+    "winners",
+    "curves",
+    "learning",
+)  # of figures, one file each in report
 FIRST_SEED = 10  # the papers' own
 
 
@@ -28,13 +37,17 @@ Measure = Callable[[Sequence[Row]], Measured | None]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence with the published number, how ours is measured, and the band in which ours confirms it."""
+    """A sentence with the published number, how ours is measured, and the band in which ours confirms it.
+
+    A claim with a `scale` is judged at that scale alone: a published accuracy says nothing of a quick run.
+    """
 
     id: str
     sentence: str
     measure: Measure
     band: tuple[float, float]
     published: float | None = None
+    scale: str | None = None
 
     def __post_init__(self) -> None:
         low, high = self.band

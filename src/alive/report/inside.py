@@ -29,7 +29,7 @@ def activations(rows: Sequence[Row], path: Path) -> None:
     axes = figure.subplots(len(shown), len(LAYERS), squeeze=False)
     for row, line in zip(shown, axes, strict=True):
         data = DATA[row.cell.data]()
-        held = layers_of(row.network(), data.train_x, LAYERS)
+        held = layers_of(row.network(), data.pixels(data.train_x), LAYERS)
         for layer, axis in zip(LAYERS, line, strict=True):
             flat = main_axes(held[layer].numpy())
             for label, colour in enumerate(CLASSES):

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader
 from ..errors import AliveError
 from ..experiments import Claim, Experiment, Measured, Row
 from ..files import write_atomically
+from .curves import curves, learning
 from .heat import heat
 from .inside import activations, decisions, layers, traces
 from .winners import winners
@@ -27,6 +28,8 @@ DRAW: Mapping[str, Callable[[Sequence[Row], Path], None]] = MappingProxyType(
         "traces": traces,
         "layers": layers,
         "winners": winners,
+        "curves": curves,
+        "learning": learning,
     }
 )
 
@@ -92,8 +95,9 @@ def number(value: float) -> str:
 
 
 def judge(part: Part) -> list[Judged]:
-    """Every claim of an experiment, measured on the rows there are."""
-    return [Judged(claim, claim.measure(part.rows)) for claim in part.experiment.claims]
+    """Every claim of an experiment that belongs to this scale, measured on the rows there are."""
+    claims = [claim for claim in part.experiment.claims if claim.scale in (None, part.scale)]
+    return [Judged(claim, claim.measure(part.rows)) for claim in claims]
 
 
 def write_report(parts: Sequence[Part], made_on: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:

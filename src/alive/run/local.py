@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 
-from ..data import load
-from ..errors import AliveError, expect
+from ..errors import expect
 from ..experiments import Cell, Row
-from ..train.fleet import train_fleet
-from .owner import BEAT, Owner
+from ..train.fleet import Member, train_fleet
+from .heart import heart
+from .nets import run_nets
+from .owner import Owner
 from .place import cores
 from .plan import next_fleet
 from .progress import Bar, Share
@@ -29,18 +29,35 @@ def run(cells: Sequence[Cell], store: Store, *, threads: int | None = None, bar:
     expect([(threads is None or threads >= 1, f"threads must be at least 1, got {threads}")])
     threads = threads or cores()
     wanted = {cell.key: cell for cell in cells}
-    owner, trained = Owner.me(), 0
-    with bar or nullcontext(), _heart(store, owner):
+    fleets = {key: cell for key, cell in wanted.items() if isinstance(cell.member, Member)}
+    nets = [cell for key, cell in wanted.items() if key not in fleets]
+    with bar or nullcontext():
         try:
-            while ahead := wanted.keys() - (done := store.finished(wanted)):
-                if bar is not None:
-                    bar.begin(len(wanted), _cost(cells), _cost(wanted[key] for key in done), len(done))
+            _begin(bar, wanted, store)
+            trained = _run_fleets(fleets, store, threads, bar, lambda: _begin(bar, wanted, store))
+            return trained + (run_nets(nets, store, threads=threads, bar=bar) if nets else 0)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("what is finished is stored; the same command goes on from there") from None
+
+
+def _begin(bar: Bar | None, wanted: dict[str, Cell], store: Store) -> None:
+    """Show how much of all is done."""
+    if bar is not None:
+        done = store.finished(wanted)
+        bar.begin(len(wanted), _cost(wanted.values()), _cost(wanted[key] for key in done), len(done))
+
+
+def _run_fleets(wanted: dict[str, Cell], store: Store, threads: int, bar: Bar | None, begin: Callable[[], None]) -> int:
+    """Claim, train and write fleets until every cell is stored."""
+    owner, trained = Owner.me(), 0
+    with heart(store, owner):
+        try:
+            while ahead := wanted.keys() - store.finished(wanted):
+                begin()
                 if mine := _claim(store, owner, [cell for key, cell in wanted.items() if key in ahead], threads):
                     trained += _train(store, mine, threads, bar)
                 else:
                     time.sleep(LOOK)  # the rest is in the hands of others: it ends, or they die
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("what is finished is stored; the same command goes on from there") from None
         finally:
             store.release(owner)
     return trained
@@ -58,7 +75,8 @@ def _claim(store: Store, owner: Owner, ahead: Sequence[Cell], threads: int) -> l
 def _train(store: Store, cells: Sequence[Cell], threads: int, bar: Bar | None) -> int:
     """Train one fleet and write the rows of those that came to their end."""
     share = None if bar is None else Share(bar, _cost(cells))
-    fleet = train_fleet([cell.member for cell in cells], load(cells[0].data), threads=threads, progress=share)
+    members = [cell.member for cell in cells if isinstance(cell.member, Member)]
+    fleet = train_fleet(members, cells[0].load(), threads=threads, progress=share)
     finished = set(map(id, fleet.finished))
     rows = [Row.of(cell, done) for cell, done in zip(cells, fleet.members, strict=True) if id(done) in finished]
     store.write(rows, seconds=fleet.seconds / len(cells))
@@ -69,22 +87,3 @@ def _train(store: Store, cells: Sequence[Cell], threads: int, bar: Bar | None) -
 
 def _cost(cells: Iterable[Cell]) -> float:
     return sum(cell.cost for cell in cells)
-
-
-@contextmanager
-def _heart(store: Store, owner: Owner) -> Iterator[None]:
-    """Beat while the work goes on, through a connection of its own."""
-    still = threading.Event()
-
-    def beat() -> None:
-        with suppress(AliveError), Store(store.path) as own:  # a missed beat only matters on other hosts
-            while not still.wait(BEAT):
-                own.beat(owner)
-
-    heart = threading.Thread(target=beat, daemon=True)
-    heart.start()
-    try:
-        yield
-    finally:
-        still.set()
-        heart.join()

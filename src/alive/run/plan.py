@@ -23,7 +23,7 @@ def next_fleet(cells: Iterable[Cell], threads: int) -> list[Cell]:
     ahead = sorted(cells, key=lambda cell: -cell.cost)
     fleet: list[Cell] = []
     for cell in ahead:
-        if cell.data != ahead[0].data:
+        if (cell.data, cell.points) != (ahead[0].data, ahead[0].points):
             continue
         full = len(fleet) >= threads * FLEET_SIZE or sum(c.cost for c in fleet) + cell.cost > threads * FLEET_COST
         if full and len(fleet) >= threads:

@@ -1,0 +1,106 @@
+"""Curves of image experiments: accuracy against depth, and over epochs."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..experiments import Row
+from .save import save_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = 3
+MARKS = "osD^vP*"
+
+
+def curves(rows: Sequence[Row], path: Path) -> None:
+    """Draw best test accuracy against depth, a line a method with its spread; a panel a data set, width and rate."""
+    from matplotlib.figure import Figure
+
+    panels = sorted({(row.cell.data, row.member.width, row.member.lr) for row in rows})
+    across = min(len(panels), COLUMNS)
+    down = -(-len(panels) // COLUMNS)
+    figure = Figure(figsize=(4.4 * across + 0.4, 3.2 * down + 0.8))
+    axes = figure.subplots(down, across, squeeze=False, sharey=True).flatten()
+    labels = list(dict.fromkeys(row.cell.label for row in rows))
+    for axis, panel in zip(axes, panels, strict=False):
+        some = [row for row in rows if (row.cell.data, row.member.width, row.member.lr) == panel]
+        for number, label in enumerate(labels):
+            _line(axis, [row for row in some if row.cell.label == label], label, number)
+        axis.set_title(_titled(panel, panels), fontsize=9)
+        axis.set_xlabel("depth")
+        axis.set_ylim(0, 1.02)
+        axis.grid(alpha=0.25)
+    for spare in axes[len(panels) :]:
+        spare.remove()
+    axes[0].set_ylabel("best test accuracy")
+    _legend(figure, axes[0], len(labels))
+    save_figure(figure, path, bottom=0.12 / down)
+
+
+def learning(rows: Sequence[Row], path: Path) -> None:
+    """Draw test accuracy over epochs at the greatest depth, mean over seeds; below it the gates' residual, if any."""
+    from matplotlib.figure import Figure
+
+    deepest = max(row.member.depth for row in rows)
+    data = rows[0].cell.data
+    some = [row for row in rows if (row.member.depth, row.cell.data) == (deepest, data)]
+    gated = any(row.trace.get("residual") for row in some)
+    figure = Figure(figsize=(6.4, 5.6 if gated else 3.8))
+    axes = figure.subplots(1 + gated, 1, squeeze=False, sharex=True).flatten()
+    labels = list(dict.fromkeys(row.cell.label for row in some))
+    for number, label in enumerate(labels):
+        own = [row for row in some if row.cell.label == label]
+        _course(axes[0], own, "test_accuracy", label, number)
+        if gated and own[0].trace.get("residual"):
+            _course(axes[1], own, "residual", label, number)
+    axes[0].set_title(f"{data}, depth {deepest}", fontsize=9)
+    axes[0].set_ylabel("test accuracy")
+    axes[0].set_ylim(0, 1.02)
+    axes[-1].set_xlabel("epoch")
+    for axis in axes:
+        axis.grid(alpha=0.25)
+    if gated:
+        axes[1].set_ylabel("mean (1 − α)²")
+        axes[1].set_ylim(-0.02, 1.02)
+    _legend(figure, axes[0], len(labels))
+    save_figure(figure, path, bottom=0.1)
+
+
+def _line(axis: Axes, rows: Sequence[Row], label: str, number: int) -> None:
+    at: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        at[row.member.depth].append(row.best_test or 0.0)
+    if at:
+        depths = sorted(at)
+        means = [statistics.fmean(at[depth]) for depth in depths]
+        spreads = [statistics.stdev(at[depth]) if len(at[depth]) > 1 else 0.0 for depth in depths]
+        axis.errorbar(
+            depths, means, yerr=spreads, label=label, color=f"C{number}", marker=MARKS[number % len(MARKS)],
+            markersize=4, linewidth=1.4, capsize=2,
+        )  # fmt: skip
+
+
+def _course(axis: Axes, rows: Sequence[Row], column: str, label: str, number: int) -> None:
+    """The mean over seeds at the epochs all of them have."""
+    length = min(len(row.trace[column]) for row in rows)
+    if length:
+        means = [statistics.fmean(row.trace[column][at] for row in rows) for at in range(length)]
+        epochs = [epoch + 1 for epoch in rows[0].trace["epoch"][:length]]
+        axis.plot(epochs, means, label=label, color=f"C{number}", marker="." if length < 30 else "", linewidth=1.4)
+
+
+def _titled(panel: tuple[str, int, float], panels: Sequence[tuple[str, int, float]]) -> str:
+    data, width, lr = panel
+    rate = f", lr {lr:g}" if len({other[2] for other in panels}) > 1 else ""
+    return f"{data}, width {width}{rate}"
+
+
+def _legend(figure: object, axis: Axes, labels: int) -> None:
+    handles, names = axis.get_legend_handles_labels()
+    figure.legend(handles, names, loc="lower center", ncols=min(labels, 4), frameon=False, fontsize=9)  # type: ignore[attr-defined]

@@ -1,0 +1,174 @@
+"""Nets for the torch loop: one a process, one thread each, which is quicker than all threads on one thin network."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..data import Data
+from ..errors import AliveError
+from ..experiments import Cell, Row
+from ..train.net import Net, train_net
+from ..train.result import Row as Epoch
+from .heart import heart
+from .owner import Owner
+from .progress import Bar
+from .store import Store
+
+LOOK = 0.5  # seconds between two looks at the workers
+DEATHS = 3  # workers that may die before the run is given up
+Tell = Callable[[str, float], None]  # a cell's key, and which part of it is done
+
+
+def run_nets(cells: Sequence[Cell], store: Store, *, threads: int, bar: Bar | None) -> int:
+    """Bring every cell into the store by worker processes; returns how many rows came to it meanwhile."""
+    wanted = {cell.key: cell for cell in cells}
+    before, deaths = len(store.finished(wanted)), 0
+    while ahead := [cell for key, cell in wanted.items() if key not in store.finished(wanted)]:
+        crew = _Crew(ahead, store.path, max(1, threads - deaths), bar)
+        deaths += crew.work()
+        if deaths >= DEATHS:
+            raise AliveError(
+                f"{deaths} workers were killed while they trained, likely for want of memory; finished rows are kept",
+                "Ask for fewer --threads, or a smaller scale, and run again",
+            )
+        if crew.idle:
+            time.sleep(LOOK)  # the rest is in the hands of others: it ends, or they die
+    return len(wanted) - before
+
+
+def train_cell(cell: Cell, tell: Tell | None = None) -> Row:
+    """Train one net to its end and keep its row; a want of memory is said plainly."""
+    assert isinstance(cell.member, Net)
+    try:
+        watch = None if tell is None else _Watch(cell, tell)
+        return Row.of_net(cell, train_net(cell.member, _data(cell), progress=watch))
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "memory" in str(error):
+            raise AliveError(
+                f"no memory left to train {cell.label} {cell.member.depth}x{cell.member.width}; finished rows are kept",
+                "Ask for fewer --threads or a smaller scale, and run again",
+            ) from None
+        raise
+
+
+_KEPT: dict[tuple[object, ...], Data] = {}  # the data of the cell just trained, as the next one likely needs the same
+
+
+def _data(cell: Cell) -> Data:
+    """Its data, read once a process."""
+    place = (cell.data, cell.points, cell.test_points, cell.unscaled)
+    if place not in _KEPT:
+        _KEPT.clear()
+        _KEPT[place] = cell.load()
+    return _KEPT[place]
+
+
+class _Watch:
+    """Tells after each epoch which part of a cell is done."""
+
+    def __init__(self, cell: Cell, tell: Tell) -> None:
+        self._key, self._tell, self._epochs = cell.key, tell, cell.member.epochs
+
+    def start(self, epochs: int, done: int) -> None:
+        self._tell(self._key, done / epochs)
+
+    def row(self, row: Epoch) -> None:
+        self._tell(self._key, (row.epoch + 1) / self._epochs)
+
+    def close(self) -> None:
+        pass
+
+
+class _Crew:
+    """Worker processes on one list of cells, until none of them finds a cell that nobody has."""
+
+    def __init__(self, cells: Sequence[Cell], path: Path, size: int, bar: Bar | None) -> None:
+        self._cells = sorted(cells, key=lambda cell: -cell.cost)
+        self._costs = {cell.key: cell.cost for cell in cells}
+        self._bar, self._begun, self._parts = bar, time.monotonic(), dict[str, float]()
+        self._epochs = {cell.key: cell.member.epochs for cell in cells}
+        spawn = multiprocessing.get_context("spawn")
+        self._post: Any = spawn.Queue()
+        arguments = (path, self._cells, os.getpid(), self._post)
+        self._workers = [
+            spawn.Process(target=_worker, args=arguments, daemon=True) for _ in range(min(size, len(cells)))
+        ]
+        self._faults: list[AliveError] = []
+        self.idle = True
+
+    def work(self) -> int:
+        """Let them work to the end; returns how many were killed. What one of them refuses is raised here."""
+        for worker in self._workers:
+            worker.start()
+        try:
+            while any(worker.is_alive() for worker in self._workers) and not self._faults:
+                self._read(LOOK)
+            self._read(0.0)
+        finally:
+            _end(self._workers)
+        if self._faults:
+            raise self._faults[0]
+        return sum((worker.exitcode or 0) < 0 for worker in self._workers)
+
+    def _read(self, patience: float) -> None:
+        """Take what the workers told."""
+        with suppress(queue.Empty):
+            while True:
+                told = self._post.get(timeout=patience)
+                if isinstance(told, AliveError):
+                    self._faults.append(told)
+                    return
+                key, part = told
+                self.idle = False
+                self._parts[key] = part
+                self._show()
+
+    def _show(self) -> None:
+        if self._bar is None:
+            return
+        cost = sum(self._costs[key] * part for key, part in self._parts.items())
+        epochs = sum(self._epochs[key] * part for key, part in self._parts.items())
+        ended = sum(part >= 1 for part in self._parts.values())
+        self._bar.within(cost, ended, epochs / max(1e-9, time.monotonic() - self._begun))
+
+
+def _end(workers: Sequence[BaseProcess]) -> None:
+    for worker in workers:
+        if worker.is_alive():
+            worker.terminate()
+        worker.join()
+
+
+def _worker(path: Path, cells: Sequence[Cell], parent: int, post: Any) -> None:
+    """Claim, train and write one cell after the other, until all are done or in other hands."""
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    torch.set_num_threads(1)
+    try:
+        with Store(path) as store, suppress(KeyboardInterrupt):
+            owner = Owner.me()
+            with heart(store, owner):
+                for cell in cells:
+                    if store.claim([cell.key], owner):
+                        begun = time.monotonic()
+                        row = train_cell(cell, lambda key, part: post.put((key, part)))
+                        store.write([row], seconds=time.monotonic() - begun)
+    except AliveError as error:
+        post.put(error)
+
+
+def _die_with(parent: int) -> None:
+    """A worker whose parent was killed must not go on unseen."""
+    while os.getppid() == parent:
+        time.sleep(LOOK)
+    os._exit(1)
