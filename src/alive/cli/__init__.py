@@ -11,6 +11,7 @@ from .._version import __version__
 from ..errors import AliveError
 from .data import commands as data_commands
 from .models import census, train
+from .preflight import preflight
 from .studies import bench, demo, report, reproduce
 from .words import fail
 
@@ -20,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Find, cure and prove away dead and linear units and dead points of PyTorch networks.",
 )
-for command in (demo, census, train, bench, reproduce, report):
+for command in (demo, census, preflight, train, bench, reproduce, report):
     app.command()(command)
 app.add_typer(data_commands, name="data")
 

@@ -16,7 +16,7 @@ ModelSource = Annotated[
 DataSource = Annotated[
     str,
     typer.Option(
-        help="moons, digits, mnist, fashion-mnist, cifar10, cifar100, a .npz or .safetensors file, or package.module:make"
+        help="moons, digits, mnist, fashion-mnist, cifar10, cifar100, a .npz or .safetensors file, or module:function"
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the start, and of training.")]

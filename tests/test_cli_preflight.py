@@ -1,0 +1,180 @@
+"""The verdict before training: what it says of networks whose fate is known, and what it advises."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from alive.cli.preflight import preflight as command
+from alive.data import Data, digits, moons
+from alive.diagnosis import census
+from alive.errors import AliveError
+from alive.nn import Rectangular
+from alive.preflight import RISK, preflight
+from alive.theory import birth, point_dead
+
+app = typer.Typer()
+app.command()(command)
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A module of the user's own: a network that is dead, functions that make dead and lively ones."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine_preflight.py").write_text(
+        "import torch\n"
+        "from torch import nn\n"
+        "made = 0\n"
+        "def deep():\n"
+        "    global made\n"
+        "    made += 1\n"
+        "    layers = [nn.Linear(2, 3), nn.ReLU()] + [m for _ in range(19) for m in (nn.Linear(3, 3), nn.ReLU())]\n"
+        "    return nn.Sequential(*layers, nn.Linear(3, 1))\n"
+        "def flat(): return nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 1))\n"
+        "dead = flat()\n"
+        "nn.init.constant_(dead[0].bias, -99.0)\n"
+        "live = flat()\n"
+    )
+    sys.modules.pop("mine_preflight", None)
+    yield "mine_preflight"
+    sys.modules.pop("mine_preflight", None)
+
+
+def run(*args: object) -> str:
+    done = CliRunner().invoke(app, list(map(str, args)), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_fifty_by_four_is_born_dead_and_the_advice_holds():
+    found = json.loads(run("--depth", 50, "--width", 4, "--draws", 600, "--json"))
+    assert found["model"] == "50x4"
+    assert found["born_dead"]["value"] > 0.9
+    expected = point_dead("glorot", [4] * 50)
+    assert found["closed_form_dead_point"] == pytest.approx(expected)
+    assert abs(found["dead_points"]["value"] - expected) < 4 * found["dead_points"]["error"]
+    changes = {remedy["change"].split(":")[0].split(" (")[0]: remedy for remedy in found["remedies"]}
+    assert list(changes) == [
+        "start mirrored",
+        "make it wider",
+        "make it shallower",
+        "add batch norm",
+        "train with the penalty, which revives dead units and points",
+    ]
+    depth, width = map(int, changes["make it wider"]["change"].split(": ")[1].split("x"))
+    assert depth == 50
+    again = birth(moons().train_x, depth=50, width=width, draws=1500, generator=torch.Generator().manual_seed(1))
+    assert again.born_dead.value < RISK + 0.03
+    thinner = birth(moons().train_x, depth=50, width=width - 2, draws=1500, generator=torch.Generator().manual_seed(1))
+    assert thinner.born_dead.value > RISK
+    for name in ("start mirrored", "make it wider", "make it shallower"):
+        assert changes[name]["born_dead"]["value"] < RISK
+    assert changes["train with the penalty, which revives dead units and points"]["born_dead"] is None
+
+
+def test_a_wide_network_is_fit_to_train_and_needs_nothing():
+    found = preflight("3x10", moons(), draws=300)
+    assert found.verdict.startswith("fit to train")
+    assert found.remedies == ()
+    out = run("3x10", "--draws", 300)
+    assert "fit to train" in out
+    assert "What to do" not in out
+
+
+def test_the_table_names_the_numbers_and_the_cures():
+    out = run("20x3", "--draws", 200)
+    for words in (
+        "200 fresh networks, 85 points",
+        "closed form",
+        "±",
+        "born dead more often than not",
+        "make it wider",
+    ):
+        assert words in out
+
+
+def test_it_agrees_with_the_census_of_fresh_models():
+    found = preflight("12x3", moons(), draws=1000)
+    dead = torch.tensor(
+        [
+            census(
+                Rectangular(2, 1, depth=12, width=3, generator=torch.Generator().manual_seed(seed)), moons().train_x
+            ).points.dead
+            / 85
+            for seed in range(60)
+        ]
+    )
+    error = (float(dead.var()) / 60 + found.dead_points.error**2) ** 0.5
+    assert abs(float(dead.mean()) - found.dead_points.value) < 4 * error
+
+
+def test_images_are_judged_by_convolutions():
+    found = preflight("10x2", digits(), init="torch", draws=10, points=30)
+    assert (found.points, found.draws, found.closed_form, found.data) == (30, 10, None, "digits")
+    assert found.born_dead.value > 0
+
+
+def test_batch_norm_and_other_starts():
+    assert preflight("30x4", moons(), init="mirrored", draws=100).born_dead.value == 0
+    assert preflight("5x4", moons(), init="zeros", draws=5).born_dead.value == 1
+    assert preflight("30x4", moons(), batch_norm=True, draws=100).closed_form is None
+
+
+def test_a_function_of_ones_own_is_drawn_again_and_again(own):
+    found = preflight(f"{own}:deep", moons(), draws=15)
+    assert sys.modules[own].made >= 15
+    assert (found.draws, found.fixed) == (15, False)
+    assert found.born_dead.value > 0.5
+    assert found.born_dead.error > 0
+    assert found.remedies[0].born_dead.value < 0.2, "mirrored, measured on the model itself"
+
+
+def test_a_network_that_is_there_is_counted_once(own):
+    dead = json.loads(run(f"{own}:dead", "--json"))
+    assert (dead["draws"], dead["fixed"], dead["born_dead"]) == (1, True, {"value": 1.0, "error": 0.0})
+    assert dead["remedies"]
+    live = preflight(f"{own}:live", moons())
+    assert live.verdict == "alive: gradients pass"
+    assert live.dead_units.value == pytest.approx(census(sys.modules[own].live, moons().train_x).units.dead / 64)
+
+
+def test_same_seed_same_verdict_and_global_state_untouched(own):
+    before = torch.get_rng_state()
+    a, b = (preflight(f"{own}:deep", moons(), draws=3, seed=4) for _ in range(2))
+    assert a == b
+    assert torch.equal(before, torch.get_rng_state())
+    assert run("8x3", "--draws", 50, "--seed", 1) == run("8x3", "--draws", 50, "--seed", 1)
+
+
+def test_points_are_limited_evenly_over_classes():
+    x = torch.randn(300, 2)
+    many = Data("many", x, torch.arange(300) % 2, None, None, 2)
+    assert preflight("2x4", many, draws=5, points=50).points == 50
+    assert preflight("2x4", many, draws=5).points == 300
+
+
+@pytest.mark.parametrize(
+    "args", [[], ["5x4", "--depth", "3", "--width", "4"], ["--depth", "3"], ["5x4", "--width", "2"]]
+)
+def test_which_network_must_be_clear(args):
+    with pytest.raises(AliveError, match="say which network"):
+        CliRunner().invoke(app, args, catch_exceptions=False, standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        ("50y4", {}, "expected depth x width"),
+        ("5x4", {"init": "gloro"}, "did you mean 'glorot'"),
+        ("no_such_module:make", {}, "cannot import"),
+        ("5x4", {"draws": -1}, "at least 1"),
+    ],
+)
+def test_bad_input_is_refused(model, options, said):
+    with pytest.raises(AliveError, match=said):
+        preflight(model, moons(), **options)
