@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from . import census, farkas, fleet, folding, penalty, pipeline
+from . import census, farkas, fleet, folding, penalty, pipeline, thin
 from .figure import Figure
 
 BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
@@ -12,6 +12,7 @@ BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "farkas": farkas.figures,
     "folding": folding.figures,
     "pipeline": pipeline.figures,
+    "thin": thin.figures,
 }
 
 __all__ = ["BENCHMARKS", "Figure"]

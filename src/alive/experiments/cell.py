@@ -105,6 +105,7 @@ def _member_settings(member: Member) -> dict[str, Any]:
     unread += [] if member.kind.block == "farkas" else ["margin"]
     unread += [] if member.optimiser == "sgd" else ["momentum"]
     unread += ["eps"] if member.optimiser == "sgd" else []
+    unread += ["task"] if member.task else []
     for name in unread:
         del record[name]
     return record | _reals(record, "lr", "weight")

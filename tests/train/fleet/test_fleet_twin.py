@@ -17,7 +17,7 @@ from alive.nn import AnnealedDropout, Rectangular
 from alive.penalties import Schedule
 from alive.train import Settings, train
 from alive.train.fleet import METHODS, Fade, Gate, LrSchedule, Member, mask, train_fleet
-from alive.train.fleet.start import SameConv
+from alive.train.fleet.start import SameConv, torch_start
 from alive.train.task import accuracy, logits_of, task_loss
 
 pytestmark = pytest.mark.twin
@@ -281,3 +281,31 @@ def test_mini_batches_measure_the_same_health_as_whole_ones() -> None:
     assert whole is not None
     assert parts is not None
     assert replace(whole, loss=0, penalty=0) == replace(parts, loss=0, penalty=0)
+
+
+@pytest.mark.twin
+def test_without_the_task_only_the_penalty_teaches():
+    """SGD on the penalty alone, in plain torch, goes the same way; the output layer, which has none, stays.
+
+    Not Adam: while both slacks of a unit are positive its bias has no gradient, and Adam would blow up the rounding.
+    """
+    data = moons()
+    member = Member(4, 4, "Sep-UP", seed=3, weight=0.01, epochs=20, optimiser="sgd", lr=0.1, task=False)
+    done = train_fleet([member], data).members[0]
+    net = torch_start(member, data.inputs, data.outputs)
+    before = net.output.weight.clone()
+    optimiser = torch.optim.SGD(net.parameters(), lr=member.lr, momentum=member.momentum)
+    with Jumpstart(net, member.weight) as keep:
+        for _ in range(member.epochs):
+            optimiser.zero_grad()
+            logits = net(data.train_x)
+            (keep.penalty() + 0 * logits.sum()).backward()
+            optimiser.step()
+    ours = done.network()
+    for a, b in zip(ours.parameters(), net.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-3, atol=2e-4)
+    assert torch.equal(ours.output.weight, before)
+    assert done.last.penalty < done.rows[0].penalty
+    still = train_fleet([Member(4, 4, "ReLU", seed=3, epochs=5, task=False)], data).members[0].network()
+    start = torch_start(member, data.inputs, data.outputs)
+    assert all(torch.equal(a, b) for a, b in zip(still.parameters(), start.parameters(), strict=True))

@@ -36,6 +36,8 @@ def step(plan, net, s, points, y, course, state, chosen):  # type: ignore[no-unt
         forward(plan, net, s, chosen.size, YES, NO, state[STEP], rate)
     weight = at(course.weight, state[STEP])
     loss = task_loss(s.logits, y, chosen)
+    if not plan.task:
+        s.logits[:] = ZERO
     price = weight * penalty(plan, s, chosen.size) if weight > 0 else 0.0
     state[FRESH] = 0
     if math.isfinite(loss) and math.isfinite(price):

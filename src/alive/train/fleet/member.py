@@ -92,6 +92,7 @@ class Member:
     seed          of the start, of the order of mini-batches and of the dropout masks
     noise         of the initialiser "mirrored"; None is its default
     margin        δ of the block "farkas": 0 is the paper's bias, above 0 the strict one
+    task          False learns from the penalty alone, without cross-entropy, whose value is still recorded
 
     >>> Member(depth=0, width=4, lr=-1)
     Traceback (most recent call last):
@@ -120,6 +121,7 @@ class Member:
     dropout: Fade | None = None
     gate: Gate = Gate()
     margin: float = 0.0
+    task: bool = True
 
     def __post_init__(self) -> None:
         names = {

@@ -36,6 +36,7 @@ class Plan(NamedTuple):
     eps: np.float32
     eta: np.float32  # of the gates
     ratio: np.float32
+    task: bool  # whether the task's gradient counts
     still: bool  # a training pass equals an evaluation: whole batches in order, no norm, no dropout
     seed: np.uint64
 

@@ -55,6 +55,7 @@ def plan_of(member: Member, points: int, record_every: int) -> Plan:
         eps=np.float32(member.eps),
         eta=np.float32(member.gate.eta),
         ratio=np.float32(member.gate.ratio),
+        task=member.task,
         still=whole and not kind.batch_norm and member.dropout is None,
         seed=np.uint64(member.seed),
     )
