@@ -127,3 +127,37 @@ def test_half_an_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), sys.argv[2])
+
+
+@pytest.mark.slow
+def test_alive_train_under_torchrun_is_alive_train(tmp_path):
+    """The command line on two ranks leaves the log and the checkpoint of one process."""
+    arguments = [
+        "-m",
+        "alive",
+        "train",
+        "4x5",
+        "--epochs",
+        "6",
+        "--batch-size",
+        "20",
+        "--jumpstart",
+        "UP",
+        "--weight",
+        "1e-3",
+    ]
+    logs = {}
+    for name, launcher in {
+        "one": [sys.executable],
+        "two": [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+    }.items():
+        files = ["--csv", str(tmp_path / f"{name}.csv"), "--checkpoint", str(tmp_path / f"{name}.safetensors")]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [*launcher, *arguments, *files], capture_output=True, text=True, timeout=300, env=environment, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("train accuracy") == 2, "one rank alone speaks"
+        lines = (tmp_path / f"{name}.csv").read_text().splitlines()[1:]
+        logs[name] = [[float(value) for value in line.split(",")] for line in lines]
+    torch.testing.assert_close(torch.tensor(logs["two"]), torch.tensor(logs["one"]), rtol=1e-5, atol=1e-6)
