@@ -55,6 +55,17 @@ def best_accuracy(rows_of: Where, *, test: bool = False) -> Measure:
     return measure
 
 
+def error_percent(rows_of: Where) -> Measure:
+    """Test error in percent at the best epoch, mean over the networks."""
+    found = best_accuracy(rows_of, test=True)
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        best = found(rows)
+        return None if best is None else Measured(100 * (1 - best.ours), best.n, 100 * best.spread)
+
+    return measure
+
+
 def share(rows_of: Where, holds: Callable[[Row], bool]) -> Measure:
     """Share of the networks of which something holds; the spread is that of the share between seeds."""
 

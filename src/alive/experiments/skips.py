@@ -8,7 +8,7 @@ from ..data import Augment
 from ..train import LrSchedule, Net, Settings
 from ..train.net import Options
 from .cell import Cell, Row
-from .measure import best_accuracy, mean, where
+from .measure import Where, error_percent, mean, where
 from .spec import Claim, Experiment, Figure, Measure, Measured
 
 CURVES = "Best test accuracy against depth; bars are standard deviations over seeds"
@@ -220,14 +220,8 @@ ERRORS = {  # best of five runs and mean, percent, Table 2
 }
 
 
-def _error(method: str, depth: int, data: str) -> Measure:
-    found = best_accuracy(lambda row: where(method, depths=(depth,))(row) and row.cell.data == data, test=True)
-
-    def measure(rows: Sequence[Row]) -> Measured | None:
-        best = found(rows)
-        return None if best is None else Measured(100 * (1 - best.ours), best.n, 100 * best.spread)
-
-    return measure
+def _of(method: str, depth: int, data: str) -> Where:
+    return lambda row: where(method, depths=(depth,))(row) and row.cell.data == data
 
 
 TABLE2_002 = Experiment(
@@ -239,7 +233,7 @@ TABLE2_002 = Experiment(
         Claim(
             f"{method}-{depth}-{data}",
             f"{method} of {depth} layers on {data}: test error in percent, mean of the runs",
-            _error(method, depth, data),
+            error_percent(_of(method, depth, data)),
             band=(value - 0.5, value + 0.5),
             published=value,
             scale="paper",

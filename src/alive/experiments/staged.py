@@ -8,10 +8,10 @@ from dataclasses import replace
 from ..data import Augment
 from ..train import LrSchedule, Net, Settings
 from ..train.net import Options
-from .cell import Cell, Row
+from .cell import Cell
 from .images import learnt
-from .measure import best_accuracy, share, where
-from .spec import Claim, Experiment, Figure, Measure, Measured
+from .measure import Where, best_accuracy, error_percent, share, where
+from .spec import Claim, Experiment, Figure, Measure
 
 LEARNING = "Test accuracy over epochs, mean over seeds"
 CURVES = "Best test accuracy against depth; bars are standard deviations over seeds"
@@ -81,15 +81,9 @@ def _compared(data: str, depths: Sequence[int]) -> Callable[[str, str, int], lis
     return grid
 
 
-def _error(method: str, depth: int) -> Measure:
-    """Test error in percent, mean over the runs that learn: the paper leaves failed runs out."""
-    found = best_accuracy(lambda row: where(method, depths=(depth,))(row) and learnt(row), test=True)
-
-    def measure(rows: Sequence[Row]) -> Measured | None:
-        best = found(rows)
-        return None if best is None else Measured(100 * (1 - best.ours), best.n, 100 * best.spread)
-
-    return measure
+def _learning(method: str, depth: int) -> Where:
+    """The runs that learn: the paper leaves failed ones out."""
+    return lambda row: where(method, depths=(depth,))(row) and learnt(row)
 
 
 def _errors(published: dict[str, Sequence[float]], depths: Sequence[int], width: float) -> tuple[Claim, ...]:
@@ -97,7 +91,7 @@ def _errors(published: dict[str, Sequence[float]], depths: Sequence[int], width:
         Claim(
             f"{method}-{depth}",
             f"{method}{depth}: test error in percent",
-            _error(method, depth),
+            error_percent(_learning(method, depth)),
             band=(value - width, value + width),
             published=value,
             scale="paper",
@@ -214,7 +208,7 @@ TABLE4_000 = Experiment(
         Claim(
             f"{name}-34",
             f"{name}, 34 layers: test error in percent",
-            _error(name, 34),
+            error_percent(_learning(name, 34)),
             band=(value - 1, value + 1),
             published=value,
             scale="paper",
@@ -281,14 +275,8 @@ def _all_conv(scale: str, architecture: str, seed: int) -> list[Cell]:
     ]
 
 
-def _on(data: str) -> Measure:
-    found = best_accuracy(lambda row: row.cell.data == data, test=True)
-
-    def measure(rows: Sequence[Row]) -> Measured | None:
-        best = found(rows)
-        return None if best is None else Measured(100 * (1 - best.ours), best.n, 100 * best.spread)
-
-    return measure
+def _on(data: str) -> Where:
+    return lambda row: row.cell.data == data
 
 
 TABLE2_003 = Experiment(
@@ -297,8 +285,10 @@ TABLE2_003 = Experiment(
     paper="003 Identity matters, Tables 1 and 2, Figure 1",
     grid=_all_conv,
     claims=(
-        Claim("cifar10", "CIFAR-10: test error in percent", _on("cifar10"), (5.4, 7.4), 6.38, "paper"),
-        Claim("cifar100", "CIFAR-100: test error in percent", _on("cifar100"), (22.6, 26.6), 24.64, "paper"),
+        Claim("cifar10", "CIFAR-10: test error in percent", error_percent(_on("cifar10")), (5.4, 7.4), 6.38, "paper"),
+        Claim(
+            "cifar100", "CIFAR-100: test error in percent", error_percent(_on("cifar100")), (22.6, 26.6), 24.64, "paper"
+        ),
         Claim(
             "digits",
             "A small one learns the digits: best test accuracy",

@@ -109,22 +109,28 @@ def progress_bar(*, show: bool | None = None) -> Progress:
     return _Bar(show)
 
 
+def bars(*before: Any, show: bool | None) -> Any:
+    """A rich bar with these columns before it, what it is told and the time left after it, on stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    return Bars(
+        *before,
+        BarColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not (console.is_terminal if show is None else show),
+    )
+
+
 class _Bar:
     def __init__(self, show: bool | None) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
+        from rich.progress import MofNCompleteColumn
 
-        console = Console(stderr=True)
-        self._bars = Bars(
-            TextColumn("epoch"),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.description}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not (console.is_terminal if show is None else show),
-        )
+        self._bars = bars("epoch", MofNCompleteColumn(), show=show)
         self._task = self._bars.add_task("", total=None)
 
     def start(self, epochs: int, done: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..log import bars
+
 
 class FleetProgress(Protocol):
     """Told of the way ahead, then now and then how much of it is done."""
@@ -25,18 +27,7 @@ def fleet_bar(*, show: bool | None = None) -> FleetProgress:
 
 class _Bar:
     def __init__(self, show: bool | None) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        console = Console(stderr=True)
-        self._bars = Progress(
-            TextColumn("fleet"),
-            BarColumn(),
-            TextColumn("{task.description}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not (console.is_terminal if show is None else show),
-        )
+        self._bars = bars("fleet", show=show)
         self._task = self._bars.add_task("", total=None)
         self._members = 0
 
