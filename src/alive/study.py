@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.table import Table
 
-from .errors import AliveError, expect_one_of
+from .errors import AliveError, expect, expect_one_of
 from .experiments import EXPERIMENTS
+from .experiments.recorded import Book, Made
 from .files import expect_writable
+from .report.evidence import PAGE, write_evidence
+from .report.ledger import Source, book_of
 from .report.page import Part, judge, write_report
-from .run import Bar, Run, Store, run
+from .run import Bar, Run, Store, run, run_on_ray
 
+ENGINES = ("local", "ray")
 COLOURS = {"reproduced": "green", "differs": "red", "not run": "dim"}
 
 
 def reproduce(
-    names: Sequence[str], *, seeds: int, scale: str, architecture: str, path: Path, threads: int | None = None
+    names: Sequence[str],
+    *,
+    seeds: int,
+    scale: str,
+    architecture: str,
+    path: Path,
+    threads: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
 ) -> Iterator[Part]:
     """Run experiments one after the other into the store; all names are checked before the first begins."""
+    expect_one_of("engine", engine, ENGINES)
+    expect([(address is None or engine == "ray", "only the engine 'ray' has an address; add --engine ray")])
     for name in names:
         expect_one_of("experiment", name, EXPERIMENTS)
         EXPERIMENTS[name].cells(scale, seeds=seeds, architecture=architecture)
@@ -27,7 +43,10 @@ def reproduce(
         cells = EXPERIMENTS[name].cells(scale, seeds=seeds, architecture=architecture)
         with Store(path) as store:
             store.ask(Run(name, scale, architecture, seeds))
-            run(cells, store, threads=threads, bar=Bar())
+            if engine == "ray":
+                run_on_ray(cells, store, address=address, threads=threads, bar=Bar())
+            else:
+                run(cells, store, threads=threads, bar=Bar())
             yield Part(EXPERIMENTS[name], scale, architecture, seeds, store.rows(cells), len(cells))
 
 
@@ -40,6 +59,21 @@ def report(path: Path, folder: Path) -> list[Path]:
         if not parts:
             raise AliveError(f"the store {path} is empty", "Run `alive reproduce 001-T1` first")
         return write_report(parts, store.made_on(), folder)
+
+
+def evidence(paths: Sequence[Path], folder: Path) -> Path:
+    """Write the page of all claims: numbers of these stores, and those that come with the package."""
+    if folder.is_dir():
+        expect_writable(folder / PAGE)
+    return write_evidence(_sources(paths), Book.read(), folder)
+
+
+def record(paths: Sequence[Path], file: Path) -> Book:
+    """Write the numbers of all complete runs of these stores to a file, beside the better ones it holds already."""
+    expect_writable(file)
+    book = book_of(_sources(paths), Book.read(file))
+    book.write(file)
+    return book
 
 
 def listing(path: Path) -> Table:
@@ -76,6 +110,44 @@ def _part(store: Store, asked: Run) -> Part:
     experiment = EXPERIMENTS[asked.experiment]
     cells = experiment.cells(asked.scale, seeds=asked.seeds, architecture=asked.architecture)
     return Part(experiment, asked.scale, asked.architecture, asked.seeds, store.rows(cells), len(cells))
+
+
+def _sources(paths: Sequence[Path]) -> list[Source]:
+    """All that was asked for in the stores; of what is half done also the most seeds that are complete."""
+    sources = []
+    for path in paths:
+        with Store(path, create=False) as store:
+            for asked in store.runs():
+                parts = _parts(store, asked) if asked.experiment in EXPERIMENTS else []
+                sources += [Source.of(part, _made(store, part)) for part in parts]
+    return sources
+
+
+def _parts(store: Store, asked: Run) -> list[Part]:
+    """The run as it was asked for, and if it is not complete the first of its seeds that are."""
+    experiment = EXPERIMENTS[asked.experiment]
+    cells = {
+        cell.key: cell for cell in experiment.cells(asked.scale, seeds=asked.seeds, architecture=asked.architecture)
+    }
+    done = store.finished(cells)
+    rows = store.rows(cell for key, cell in cells.items() if key in done)
+    parts = [Part(experiment, asked.scale, asked.architecture, asked.seeds, rows, len(cells))]
+    each = len(cells) // asked.seeds  # cells come seed by seed
+    seeds = next((n for n, key in enumerate(cells) if key not in done), len(cells)) // each
+    if 0 < seeds < asked.seeds:
+        parts.append(replace(parts[0], seeds=seeds, rows=rows[: seeds * each], asked=seeds * each))
+    return parts
+
+
+def _made(store: Store, part: Part) -> Made:
+    """When and on what the rows of a part were made; the newest versions, and every kind of machine."""
+    kinds = store.made(row.cell.key for row in part.rows)
+    if not kinds:
+        return Made("", "", "")
+    date = datetime.fromtimestamp(kinds[0][0], UTC).date().isoformat()
+    machines = [f"{hard['processor'] or 'unknown'}, {hard['cores']} cores, {hard['system']}" for _, hard, _ in kinds]
+    versions = ", ".join(f"{name} {value}" for name, value in kinds[0][2].items())
+    return Made(date, " and ".join(dict.fromkeys(machines)), versions)
 
 
 def _state(store: Store, asked: Run) -> str:

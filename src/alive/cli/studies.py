@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import expect_one_of
+from ..errors import expect, expect_one_of
 from .words import Stored, fail, interruptible, show
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ def reproduce(
     ] = "dense",
     store: Stored = Path("alive.sqlite"),
     threads: Annotated[int | None, typer.Option(help="Networks at once; by default one a core.")] = None,
+    engine: Annotated[str, typer.Option(help="local, or ray: the cores of a Ray cluster.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray cluster, host:port or auto; by default a Ray on this machine.")
+    ] = None,
 ) -> None:
     """Run experiments of the papers, and ours; what is stored is not repeated, Ctrl-C keeps what is finished."""
     from .. import study
@@ -70,20 +74,41 @@ def reproduce(
         return
     with interruptible():
         for part in study.reproduce(
-            names, seeds=seeds, scale=scale, architecture=architecture, path=store, threads=threads
+            names,
+            seeds=seeds,
+            scale=scale,
+            architecture=architecture,
+            path=store,
+            threads=threads,
+            engine=engine,
+            address=address,
         ):
             show(study.table(part))
 
 
 def report(
-    store: Stored = Path("alive.sqlite"),
+    stores: Annotated[
+        list[Path] | None, typer.Option("--store", help="File that holds the finished networks; with --all, several.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the page and the pictures.")] = Path("alive-report"),
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every figure, table and claim of the papers: our number, or what it takes.")
+    ] = False,
+    record: Annotated[Path | None, typer.Option(hidden=True, help="File for the numbers of complete runs.")] = None,
 ) -> None:
     """Draw what the store holds: heat maps and pictures, and one page with every claim beside our numbers."""
     from .. import study
 
-    for file in study.report(store, out):
-        print(file)
+    usual = Path("alive.sqlite")
+    if record is not None:
+        study.record(stores or [usual], record)
+        print(record)
+    if everything:
+        print(study.evidence(stores or [usual] * usual.exists(), out))
+    elif record is None:
+        expect([(len(stores or []) < 2, "one report is of one store; name one --store, or add --all")])
+        for file in study.report((stores or [usual])[0], out):
+            print(file)
 
 
 def _with_bars(jobs: list[Job], run: Callable[[Any], Any]) -> list[Any]:

@@ -48,6 +48,7 @@ class Claim:
     band: tuple[float, float]
     published: float | None = None
     scale: str | None = None
+    why: str = ""  # where ours differs: what explains it
 
     def __post_init__(self) -> None:
         low, high = self.band

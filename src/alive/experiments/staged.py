@@ -90,7 +90,7 @@ def _errors(published: dict[str, Sequence[float]], depths: Sequence[int], width:
     return tuple(
         Claim(
             f"{method}-{depth}",
-            f"{method}{depth}: test error in percent",
+            f"{method}, {depth} layers: test error in percent",
             error_percent(_learning(method, depth)),
             band=(value - width, value + width),
             published=value,

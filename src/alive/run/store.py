@@ -149,6 +149,16 @@ class Store:
             kinds = self._db.execute("SELECT DISTINCT hardware, versions FROM cells ORDER BY 1, 2").fetchall()
         return [json.loads(hard) | json.loads(soft) for hard, soft in kinds]
 
+    def made(self, keys: Iterable[str]) -> list[tuple[float, dict[str, Any], dict[str, Any]]]:
+        """When, on what and with what the rows of these keys were made: the last moment of each kind, newest first."""
+        wanted, last = set(keys), dict[tuple[str, str], float]()
+        with self._guarded():
+            for key, moment, *kind in self._db.execute("SELECT key, finished, hardware, versions FROM cells"):
+                if key in wanted:
+                    last[kind[0], kind[1]] = max(moment, last.get((kind[0], kind[1]), moment))
+        newest = sorted(last.items(), key=lambda each: -each[1])
+        return [(moment, json.loads(hard), json.loads(soft)) for (hard, soft), moment in newest]
+
     def _settle(self) -> None:
         """Check that the file is ours, or make it so if it is empty."""
         if self._mark() == (0, 0, 0):

@@ -139,13 +139,7 @@ class Member:
                     whole(self.width, 1) and self.width <= MAX_WIDTH,
                     f"width must be a whole number from 1 to {MAX_WIDTH}, got {self.width!r}",
                 ),
-                *(
-                    (
-                        getattr(self, what) in known,
-                        f"unknown {what} {getattr(self, what)!r}: {_near(self, what, known)}",
-                    )
-                    for what, known in names.items()
-                ),
+                *((getattr(self, what) in known, self._unknown(what, known)) for what, known in names.items()),
                 (whole(self.seed, 0), f"seed must be a whole number of at least 0, got {self.seed!r}"),
                 (
                     isinstance(self.weight, Schedule) or (real(self.weight) and self.weight >= 0),
@@ -173,6 +167,11 @@ class Member:
         """What the method stands for."""
         return METHODS[self.method]
 
+    def _unknown(self, what: str, known: Collection[str]) -> str:
+        """What to say of a name; worked out only where it is wrong, for grids make thousands of members."""
+        got = getattr(self, what)
+        return "" if got in known else f"unknown {what} {got!r}: {near(got, known)}"
+
     def _misfits(self) -> list[tuple[bool, str]]:
         """What each setting allows, but not together."""
         block = METHODS[self.method].block if self.method in METHODS else "plain"
@@ -187,7 +186,3 @@ class Member:
             (self.init != "mirrored" or self.width != 1, "the initialiser 'mirrored' needs width 2 or more"),
             (self.noise is None or self.init == "mirrored", "noise belongs to the initialiser 'mirrored'"),
         ]
-
-
-def _near(member: Member, what: str, known: Collection[str]) -> str:
-    return near(getattr(member, what), known)

@@ -1,0 +1,291 @@
+"""Claims beside numbers: every claim of the experiments and of what is shown elsewhere, with all numbers there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from ..experiments import EXPERIMENTS, Claim, Experiment, Measured
+from ..experiments.effort import Effort, count, digest, effort, loads, works_of
+from ..experiments.elsewhere import ELSEWHERE, Elsewhere, Stated
+from ..experiments.recorded import Book, Made, Recorded, best
+from ..experiments.spec import DIFFERS, NOT_RUN, REPRODUCED, SCALES
+from .page import Part, judge
+
+PARTIAL, BY_TESTS = "partial", "shown by tests"
+VERDICTS = (REPRODUCED, DIFFERS, PARTIAL, NOT_RUN, BY_TESTS)
+PREFERRED = ("keras_same", "dense")  # the first made the published heat maps
+OURS = "ours"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """An experiment in a store, as far as it is done: its rows, and the claims that can be measured on them."""
+
+    part: Part
+    numbers: tuple[Recorded, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all networks that were asked for are there; only then are its numbers to be believed."""
+        return len(self.part.rows) == self.part.asked
+
+    @classmethod
+    def of(cls, part: Part, made: Made) -> Source:
+        """Measure what there is."""
+        name, scale, architecture, seeds = part.experiment.name, part.scale, part.architecture, part.seeds
+        cells = _digest(name, scale, architecture)
+        measured = ((judged.claim.id, judged.measured) for judged in judge(part))
+        return cls(
+            part,
+            tuple(
+                Recorded(name, claim, scale, architecture, seeds, part.asked, value, made, part.command, cells)
+                for claim, value in measured
+                if value is not None
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A number beside a claim: recorded or from a store; of a partial run with how many of its networks are done."""
+
+    number: Recorded
+    verdict: str
+    done: int
+    stale: bool = False
+
+    @property
+    def ours(self) -> str:
+        """Mean and standard deviation, for people."""
+        return said(self.number.measured)
+
+    @property
+    def where(self) -> str:
+        """Scale, and the architecture where it is not the dense one."""
+        other = self.number.architecture
+        return self.number.scale + ("" if other == "dense" else f", {other}")
+
+    @property
+    def progress(self) -> str:
+        """How much of it is done."""
+        return f"{self.done:,} of {self.number.networks:,} networks"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One claim on the page."""
+
+    anchor: str
+    item: str
+    paper: str
+    claim: Claim | Stated
+    verdict: str
+    results: tuple[Result, ...]
+    needs: str
+    command: str
+
+    @property
+    def lead(self) -> Result | None:
+        """The number that is judged."""
+        return self.results[0] if self.results else None
+
+    @property
+    def published(self) -> str:
+        """The paper's number; a dash where it gives none."""
+        return "–" if self.claim.published is None else figures(self.claim.published, 6)
+
+    @property
+    def band(self) -> str:
+        """Between which numbers ours confirms it."""
+        if isinstance(self.claim, Stated):
+            return ""
+        low, high = self.claim.band
+        return f"{figures(low)} to {figures(high)}" if low < high else figures(low)
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The tests that show it."""
+        return self.claim.tests if isinstance(self.claim, Stated) else ()
+
+    @property
+    def why(self) -> str:
+        """What explains a difference, where there is one."""
+        return self.claim.why if self.verdict in (DIFFERS, BY_TESTS) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A figure, table or theorem: its claims, the runs there are, what it takes."""
+
+    subject: Experiment | Elsewhere
+    lines: tuple[Line, ...]
+    runs: tuple[Result, ...]
+    effort: Effort
+
+    @property
+    def name(self) -> str:
+        """Of the experiment, and its place in the page."""
+        return self.subject.name
+
+    @property
+    def paper(self) -> str:
+        """Number of the paper, or "ours"."""
+        return paper_of(self.name)
+
+    @property
+    def shows(self) -> tuple[str, ...]:
+        """Figures and tables of the paper that are here."""
+        return (self.name, *(each for each in shown(self.subject.paper) if each != self.name))
+
+
+def said(measured: Measured) -> str:
+    """Mean and standard deviation, for people.
+
+    >>> said(Measured(0.91764, 10, 0.2512)), said(Measured(60, 1, 0))
+    ('0.9176 ± 0.25', '60')
+    """
+    return figures(measured.ours) + (f" ± {figures(measured.spread, 2)}" if measured.n > 1 else "")
+
+
+def figures(value: float, count: int = 4) -> str:
+    """So many figures, as far as there are any, and never an exponent.
+
+    >>> figures(12.51), figures(0.000123456), figures(10_000.4), figures(0.0)
+    ('12.51', '0.0001235', '10,000', '0')
+    """
+    if abs(value) >= 10**count or value == round(value):
+        return f"{value:,.0f}"
+    return f"{float(f'{value:.{count}g}'):.12f}".rstrip("0").rstrip(".")
+
+
+def paper_of(name: str) -> str:
+    """Which paper an experiment belongs to.
+
+    >>> paper_of("001-Fig1"), paper_of("atlas")
+    ('001', 'ours')
+    """
+    return name[:3] if name[:3].isdigit() else OURS
+
+
+def shown(paper: str) -> list[str]:
+    """The figures and tables that a reference names, by their ids.
+
+    >>> shown("003 Identity matters, Tables 1 and 2, Figure 1")
+    ['003-T1', '003-T2', '003-Fig1']
+    """
+    kinds = {"Table": "T", "Figure": "Fig"}
+    found = re.findall(r"(Table|Figure)s? ((?:\d+(?:, | and )?)+)", paper)
+    return [f"{paper[:3]}-{kinds[kind]}{each}" for kind, some in found for each in re.findall(r"\d+", some)]
+
+
+def anchor(item: str, claim: str) -> str:
+    """The place of a claim in the page.
+
+    >>> anchor("002-T2", "VAN (λ=0)-26-cifar10")
+    '002-T2.VAN-0-26-cifar10'
+    """
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", claim).strip("-")
+    return f"{item}.{words}"
+
+
+def book_of(sources: Sequence[Source], known: Book) -> Book:
+    """What is to be recorded: numbers of complete runs beside better ones known before, and all networks counted."""
+    numbers = best((*_whole(sources), *known.numbers))
+    cells = (cell for each in EXPERIMENTS.values() for scale in SCALES for cell in each.cells(scale))
+    works = [*works_of(cells), *(one for each in ELSEWHERE for one in each.works())]
+    return Book(numbers, count(works, known.forward))
+
+
+def sections(sources: Sequence[Source], book: Book) -> list[Section]:
+    """Everything on the page but pictures, paper by paper."""
+    some = [_of_experiment(experiment, sources, book) for experiment in EXPERIMENTS.values()]
+    return sorted([*some, *(_of_elsewhere(each, book) for each in ELSEWHERE)], key=lambda section: order(section.name))
+
+
+def results_of(experiment: Experiment, claim: Claim, sources: Sequence[Source], book: Book) -> tuple[Result, ...]:
+    """All numbers for a claim, the one to be judged first: complete before partial, the paper's scale before quick."""
+    mine = [source for source in sources if source.part.experiment.name == experiment.name]
+    known = (each for each in book.numbers if each.architecture in experiment.architectures)
+    numbers = best(each for each in (*_whole(mine), *known) if each.place[:2] == (experiment.name, claim.id))
+    results = [Result(each, claim.verdict(each.measured), each.networks, _stale(each)) for each in numbers]
+    places = {each.place for each in numbers}
+    for source in sorted(mine, key=lambda source: -len(source.part.rows)):
+        for each in () if source.complete else source.numbers:
+            if each.claim == claim.id and each.place not in places:
+                places.add(each.place)
+                results.append(Result(each, PARTIAL, len(source.part.rows)))
+    return tuple(sorted(results, key=_first))
+
+
+def _of_experiment(experiment: Experiment, sources: Sequence[Source], book: Book) -> Section:
+    lines = []
+    efforts = {scale: effort(experiment, scale, book.forward) for scale in SCALES}
+    for claim in experiment.claims:
+        results = results_of(experiment, claim, sources, book)
+        scale = claim.scale or "paper"
+        lines.append(
+            Line(
+                anchor=anchor(experiment.name, claim.id),
+                item=experiment.name,
+                paper=paper_of(experiment.name),
+                claim=claim,
+                verdict=results[0].verdict if results else NOT_RUN,
+                results=results,
+                needs=efforts[scale].needs,
+                command=f"alive reproduce {experiment.name} --scale {scale}",
+            )
+        )
+    runs: dict[str, Result] = {}
+    for result in (result for line in lines for result in line.results):
+        runs.setdefault(f"{result.number.command} {result.progress} {result.number.made}", result)
+    return Section(experiment, tuple(lines), tuple(sorted(runs.values(), key=_first)), efforts["paper"])
+
+
+def _of_elsewhere(each: Elsewhere, book: Book) -> Section:
+    takes = Effort(loads(each.works(), book.forward))
+    lines = (
+        Line(
+            anchor=anchor(each.name, claim.id),
+            item=each.name,
+            paper=paper_of(each.name),
+            claim=claim,
+            verdict=BY_TESTS if claim.tests else NOT_RUN,
+            results=(),
+            needs=takes.needs,
+            command="",
+        )
+        for claim in each.claims
+    )
+    return Section(each, tuple(lines), (), takes)
+
+
+def _whole(sources: Iterable[Source]) -> Iterator[Recorded]:
+    """The numbers of complete runs."""
+    return (each for source in sources if source.complete for each in source.numbers)
+
+
+def _first(result: Result) -> tuple[bool, bool, int]:
+    number = result.number
+    return result.verdict == PARTIAL, number.scale != "paper", PREFERRED.index(number.architecture)
+
+
+def order(name: str) -> tuple[str, int, int, str]:
+    """Papers by number, their figures, their tables, their theorems; then ours."""
+    found = re.fullmatch(r"\d+-(Fig|T)(\d+)(.*)", name)
+    if found is None:
+        return paper_of(name), 2, 0, name
+    return paper_of(name), ("Fig", "T").index(found[1]), int(found[2]), found[3]
+
+
+def _stale(number: Recorded) -> bool:
+    """Whether the experiment has other settings now than when the number was made."""
+    return _digest(number.experiment, number.scale, number.architecture) != number.cells
+
+
+@cache
+def _digest(experiment: str, scale: str, architecture: str) -> str:
+    """Of one seed, which has all settings that others have."""
+    return digest(EXPERIMENTS[experiment].cells(scale, architecture=architecture))

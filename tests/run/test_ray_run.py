@@ -1,0 +1,351 @@
+"""A real Ray cluster of two nodes on this machine, one of which is killed: the rows are those of a local run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+
+import pytest
+import test_local_run
+import test_nets
+from test_local_run import SECONDS, stored
+
+from alive.errors import AliveError
+from alive.experiments import Cell
+from alive.run import Bar, Store, run, run_on_ray
+from alive.run import ray as engine
+from alive.run.load import train
+from alive.train import Net, Settings
+
+ray = pytest.importorskip("ray", reason="Ray is not installed; pip install 'alive[ray]'")
+# Ray leaves its node processes to their own end, which Python tells of as a subprocess that is still running.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:subprocess .* is still running:ResourceWarning", "ignore:unclosed file:ResourceWarning"
+)
+
+
+LOCAL = """
+import sys
+from pathlib import Path
+from alive.run import Store, run
+from test_ray_run import fleets
+with Store(Path(sys.argv[1])) as store:
+    print("ready", flush=True)
+    print(run(fleets(), store, threads=1), flush=True)
+"""
+
+
+def cells():
+    """Several fleets, and a few nets."""
+    return fleets() + test_nets.cells(2, epochs=10)
+
+
+def fleets():
+    return test_local_run.cells()[::2]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plain") / "s.sqlite"
+    with Store(path) as store:
+        assert run(cells(), store, threads=1) == len(cells())
+    return stored(path)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head with one core; it sees within seconds that another node is gone."""
+    from ray.cluster_utils import Cluster
+
+    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+    head = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False, "_system_config": quick}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        patch.setenv("OMP_NUM_THREADS", "1")
+        made = Cluster(initialize_head=True, head_node_args=head)
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def connected(cluster):
+    """This process on the cluster, where it stays whatever the runs do, so that workers are warm."""
+    ray.init(cluster.address, log_to_driver=False, logging_level="critical")
+    yield
+    assert ray.is_initialized()
+    ray.shutdown()
+
+
+class Book:
+    """A file in which workers note what they begin and what they bring to its end."""
+
+    def __init__(self, path):
+        self.path = path
+        path.touch()
+
+    def keeping(self):
+        """The task, with its notes; made here so that it travels to the workers by value."""
+        path = str(self.path)
+
+        def noting(load, post=None):
+            import ray
+
+            def note(what):
+                node = ray.get_runtime_context().get_node_id()
+                lines = [f"{what} {node} {os.getpid()} {cell.key}\n" for cell in load.cells]
+                with open(path, "a") as file:
+                    file.write("".join(lines))
+
+            note("begun")
+            done = train(load, post)
+            note("done")
+            return done
+
+        return noting
+
+    def lines(self, what):
+        """(node, process, key) of what was begun, or done."""
+        return [tuple(line.split()[1:]) for line in self.path.read_text().splitlines() if line.split()[0] == what]
+
+
+def kill_midway(cluster, node, book, path):
+    """Kill all processes of a node at once, as soon as a row is stored and the node is in the middle of a task."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        begun, done = ({line for line in book.lines(what) if line[0] == node.node_id} for what in ("begun", "done"))
+        if begun - done and stored(path):
+            break
+        time.sleep(0.01)
+    for process in {int(line[1]) for line in begun}:
+        os.kill(process, signal.SIGKILL)
+    cluster.remove_node(node, allow_graceful=False)
+
+
+class Told(Bar):
+    """A bar that remembers what it was told."""
+
+    def __init__(self):
+        super().__init__(show=False)
+        self.parts = []
+
+    def within(self, cost, networks, rate):
+        self.parts.append(cost)
+        super().within(cost, networks, rate)
+
+
+@pytest.mark.twin
+def test_a_node_is_killed_midway_and_the_rows_are_those_of_a_local_run(
+    tmp_path, cluster, connected, undisturbed, monkeypatch, capfd
+):
+    path, book, bar = tmp_path / "s.sqlite", Book(tmp_path / "book"), Told()
+    monkeypatch.setattr(engine, "train", book.keeping())
+    node = cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+    with Store(path) as store:
+        killer = threading.Thread(target=kill_midway, args=(cluster, node, book, path))
+        killer.start()
+        assert run_on_ray(cells(), store, bar=bar) == len(cells())
+        killer.join()
+        assert store.claimed() == set()
+    begun, done = book.lines("begun"), book.lines("done")
+    assert Counter(key for _, _, key in done) == Counter(cell.key for cell in cells()), "each is done once"
+    lost = [line for line in begun if line not in done]
+    assert lost, "the node was in the middle of a task"
+    assert {line[0] for line in lost} == {node.node_id}
+    assert {line[0] for line in done} <= {cluster.head_node.node_id, node.node_id}
+    assert stored(path) == undisturbed
+    assert any(bar.parts), "workers told how far they were"
+    assert capfd.readouterr() == ("", ""), "of the death of the node nothing is printed"
+
+
+def test_ctrl_c_keeps_what_is_finished_and_a_local_run_goes_on(tmp_path, connected, undisturbed):
+    path, over = tmp_path / "s.sqlite", threading.Event()
+
+    def interrupt():
+        while not over.wait(0.02):
+            if stored(path):
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    hand = threading.Thread(target=interrupt)
+    with Store(path) as store:
+        hand.start()
+        with pytest.raises(KeyboardInterrupt, match="the same command goes on from there"):
+            run_on_ray(fleets(), store)
+        over.set()
+        hand.join()
+        before = stored(path, "key, finished")
+        assert store.claimed() == set()
+        assert 0 < len(before) < len(fleets())
+        assert run(fleets(), store, threads=1) == len(fleets()) - len(before)
+    assert set(before) <= set(stored(path, "key, finished"))
+    keys = {cell.key for cell in fleets()}
+    assert stored(path) == [row for row in undisturbed if row[0] in keys]
+
+
+def test_a_local_process_shares_the_work(tmp_path, connected, undisturbed):
+    path = tmp_path / "s.sqlite"
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", LOCAL, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process, Store(path) as store:
+        assert process.stdout.readline() == "ready\n"
+        trained = run_on_ray(fleets(), store)
+        out, _ = process.communicate(timeout=SECONDS)
+    assert trained + int(out) == len(fleets())
+    keys = {cell.key for cell in fleets()}
+    assert stored(path) == [row for row in undisturbed if row[0] in keys]
+
+
+def test_the_command(alive, connected):
+    code, out, _ = alive("reproduce", "001-T1", "--engine", "ray")
+    assert code == 0
+    assert "reproduced" in out
+
+
+def test_what_goes_wrong_in_a_worker_is_said_here(tmp_path, connected, monkeypatch):
+    wrong = Cell(Net("rectangle", 3, 4, "ReLU", training=Settings(batch_size=500)), "digits", points=300)
+    with Store(tmp_path / "s.sqlite") as store:
+        with pytest.raises(AliveError, match="batch_size 500 is larger than the 300") as caught:
+            run_on_ray([wrong], store)
+        assert type(caught.value) is AliveError
+        for task, said in ((hungry(), "no memory left to train"), (other(), "a worker has torch 0.0, unlike")):
+            monkeypatch.setattr(engine, "train", task)
+            with pytest.raises(AliveError, match=said):
+                run_on_ray(test_local_run.cells()[:1], store)
+        assert store.claimed() == set()
+        assert stored(tmp_path / "s.sqlite") == []
+
+
+def hungry():
+    def task(load, post=None):
+        import numpy as np
+
+        from alive.run import load as side
+
+        side.train_fleet = lambda *_, **__: np.ones(2**60, np.uint8)
+        return side.train(load, post)
+
+    return task
+
+
+def other():
+    def task(load, post=None):
+        from dataclasses import replace
+
+        from alive.run.load import Done
+        from alive.run.place import versions
+
+        return replace(Done([], 0.0, {}), versions=versions() | {"torch": "0.0"})
+
+    return task
+
+
+def killed():
+    def task(load, post=None):
+        import os
+        import signal
+
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return task
+
+
+def test_a_task_that_always_dies_ends_the_run_with_a_word(tmp_path, connected, monkeypatch):
+    monkeypatch.setattr(engine, "DEATHS", 2)
+    monkeypatch.setattr(engine, "train", killed())
+    with (
+        Store(tmp_path / "s.sqlite") as store,
+        pytest.raises(AliveError, match=r"2 workers died .*want of memory.* while they trained ReLU 8x2 and 1 more;"),
+    ):
+        run_on_ray(fleets()[:2], store)
+
+
+def test_a_worker_without_alive_is_said(tmp_path, connected, monkeypatch):
+    (tmp_path / "only_here.py").write_text("def task(load, post=None): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(engine, "train", importlib.import_module("only_here").task)
+    with (
+        Store(tmp_path / "s.sqlite") as store,
+        pytest.raises(AliveError, match=r"a worker cannot load alive .*only_here.* Install the same alive"),
+    ):
+        run_on_ray(fleets()[:1], store)
+
+
+def test_an_address_where_nobody_answers_is_said_at_once(alive):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound, but it does not listen
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        code, _, err = alive("reproduce", "001-T1", "--engine", "ray", "--address", address)
+    assert code == 2
+    assert f"no Ray cluster answers at {address}" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--engine", "rai"), "unknown engine 'rai'. did you mean 'ray'?"),
+        (("--address", "auto"), "only the engine 'ray' has an address; add --engine ray"),
+        (("--engine", "ray", "--address", "nowhere"), "'nowhere' is no address of a Ray cluster"),
+        (("--engine", "ray", "--address", "127.0.0.1:99999"), "no Ray cluster answers"),
+        (("--engine", "ray", "--threads", "0"), "threads must be at least 1"),
+    ],
+)
+def test_what_is_refused_is_said(alive, args, said):
+    code, _, err = alive("reproduce", "001-T1", *args)
+    assert code == 2
+    assert said in err
+
+
+def test_without_ray_the_install_line_is_said(alive, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, _, err = alive("reproduce", "001-T1", "--engine", "ray")
+    assert code == 2
+    assert 'pip install "alive[ray]"' in err
+
+
+@pytest.mark.slow
+def test_the_command_joins_and_leaves_a_cluster_and_is_quiet(tmp_path, cluster):
+    command = [sys.executable, "-m", "alive", "reproduce", "001-T1", "--engine", "ray"]
+    for where in (["--address", cluster.address], []):
+        done = subprocess.run(
+            [*command, *where, "--store", f"{len(where)}.sqlite"],
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "reproduced" in done.stdout
+        assert "ray" not in done.stdout
+        assert done.stderr == ""
+    assert stored(tmp_path / "0.sqlite") == stored(tmp_path / "2.sqlite")
+
+
+@pytest.mark.slow
+def test_an_address_of_another_program_is_said_in_bounded_time(tmp_path):
+    """Half a minute: the other end takes the call, and never says a word of Ray."""
+    with socket.create_server(("", 0)) as mute:
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        command = [sys.executable, "-m", "alive", "reproduce", "001-T1", "--engine", "ray", "--address", address]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2
+    assert f"Ray cannot be joined at '{address}'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_when_the_nodes_have_no_memory_left_it_is_said(tmp_path, monkeypatch):
+    """Ray's own watch of the memory, set so low that it kills every worker."""
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.001")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "100")
+    monkeypatch.setattr(engine, "DEATHS", 2)
+    with (
+        Store(tmp_path / "s.sqlite") as store,
+        pytest.raises(AliveError, match="2 workers ran out of memory while they trained"),
+    ):
+        run_on_ray(test_nets.cells(2, epochs=1000)[:1], store, threads=1)
