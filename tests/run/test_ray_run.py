@@ -229,8 +229,9 @@ def hungry():
 
         from alive.run import load as side
 
-        side.train_fleet = lambda *_, **__: np.ones(2**60, np.uint8)
-        return side.train(load, post)
+        with pytest.MonkeyPatch.context() as patch:  # the worker lives on, and trains for others
+            patch.setattr(side, "train_fleet", lambda *_, **__: np.ones(2**60, np.uint8))
+            return side.train(load, post)
 
     return task
 
