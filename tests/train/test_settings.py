@@ -5,19 +5,36 @@ import torch
 from torch import nn
 
 from alive.errors import AliveError
+from alive.nn import FixupNet
 from alive.train import OPTIMISERS, Settings
+from alive.train.settings import groups
+
+
+def made(settings: Settings, model: nn.Module | None = None) -> torch.optim.Optimizer:
+    model = model or nn.Linear(2, 3)
+    return OPTIMISERS[settings.optimiser](groups(model, list(model.parameters()), settings), settings)
 
 
 def test_defaults_are_the_papers() -> None:
-    adam = OPTIMISERS["adam"]([nn.Parameter(torch.zeros(1))], Settings())
-    group = adam.param_groups[0]
+    (group,) = made(Settings()).param_groups
     assert (group["lr"], group["eps"], group["betas"], group["weight_decay"]) == (0.01, 1e-7, (0.9, 0.999), 0)
 
 
 def test_sgd_takes_its_settings() -> None:
-    sgd = OPTIMISERS["sgd"]([nn.Parameter(torch.zeros(1))], Settings(lr=0.3, momentum=0.5, weight_decay=0.1))
-    group = sgd.param_groups[0]
+    (group,) = made(Settings(optimiser="sgd", lr=0.3, momentum=0.5, weight_decay=0.1)).param_groups
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.3, 0.5, 0.1)
+
+
+def test_biases_are_spared_decay_if_asked() -> None:
+    weights, biases = made(Settings(weight_decay=0.1, decay_biases=False)).param_groups
+    assert ([p.dim() for p in weights["params"]], weights["weight_decay"]) == ([2], 0.1)
+    assert ([p.dim() for p in biases["params"]], biases["weight_decay"]) == ([1], 0.0)
+
+
+def test_a_model_may_group_its_own_parameters() -> None:
+    first, second = made(Settings(lr=0.1, weight_decay=0.2), FixupNet(1, 3, stages=(1, 1), base=4)).param_groups
+    assert (first["lr"], first["weight_decay"]) == (0.1, 0.2)
+    assert (second["lr"], second["weight_decay"]) == (pytest.approx(0.01), 0.0)
 
 
 def test_all_faults_together() -> None:

@@ -78,6 +78,7 @@ DEPTH_RECORD = Experiment(
             "Few layers do the work: share of the 1000 that cannot pass their input on without loss of accuracy",
             _needed(1000),
             band=(0, 0.5),
+            why="We expected few layers to do the work, and were wrong: nearly every layer does a little",
         ),
     ),
     figures=(Figure("layers", "layers", "How far each layer is from passing its input on, and how many are needed"),),

@@ -108,6 +108,7 @@ FIG1_002 = Experiment(
             "VANs lose much less: best test accuracy at 1 block less that at 30",
             _falls("VAN", deep=30, shallow=1),
             band=(-0.05, 0.1),
+            why="Eight epochs of a sixth of the images leave little time to recover once the skips are gone",
         ),
         Claim("van-plain", "Every VAN ends without skips: share", _gone("VAN"), band=(1, 1), published=1),
     ),

@@ -119,6 +119,7 @@ DEEP_CLAIMS = (
         best_accuracy(where("FarkasNet", depths=(max(QUICK_BLOCKS),)), test=True),
         band=(0.9, 1),
         scale="quick",
+        why="One of three seeds diverged at this rate; the guarantee keeps units alive, not steps small",
     ),
     Claim(
         "deep-resnet",
@@ -238,7 +239,14 @@ FIG5_000 = Experiment(
     paper="000 Farkas layers, Figure 5",
     grid=_large_rate,
     claims=(
-        Claim("farkas-learns", "FarkasNet learns: share of runs", share(where("FarkasNet"), learnt), (1, 1), 1),
+        Claim(
+            "farkas-learns",
+            "FarkasNet learns: share of runs",
+            share(where("FarkasNet"), learnt),
+            (1, 1),
+            1,
+            why="At the quick scale the rate of .1 is too large for these small networks without norm",
+        ),
         Claim(
             "resnet-fails", "The ResNet does not: share of runs that learn", share(where("ResNet"), learnt), (0, 0), 0
         ),
