@@ -57,16 +57,23 @@ PAIR = (("ResNet", "resnet"), ("FarkasNet", "farkas"))
 QUICK_BLOCKS = (2, 8, 16)
 
 
+def _on_mnist(network: str, name: str, seed: int) -> Cell:
+    """Sixteen blocks on a few larger images, for few epochs."""
+    net = _quick_net(network, 8, name, seed, norm=False)
+    return Cell(replace(net, training=replace(net.training, epochs=4)), "mnist", points=2000, test_points=1000)
+
+
 def _compared(data: str, depths: Sequence[int]) -> Callable[[str, str, int], list[Cell]]:
-    """ResNet and FarkasNet, with batch norm at lr .1 and without at lr .01; quick: digits, ever more blocks."""
+    """ResNet and FarkasNet, with batch norm at lr .1, without at lr .01; quick: digits, ever more blocks, MNIST."""
 
     def grid(scale: str, architecture: str, seed: int) -> list[Cell]:
         if scale != "paper":
-            return [
+            digits = [
                 Cell(_quick_net(network, blocks, name, seed, norm=False), "digits")
                 for name, network in PAIR
                 for blocks in QUICK_BLOCKS
             ]
+            return digits + [_on_mnist(network, name, seed) for name, network in PAIR]
         return [
             Cell(
                 _paper_net(network, depth, name + " + BN" * norm, seed, norm=norm, lr=0.1 if norm else 0.01),
