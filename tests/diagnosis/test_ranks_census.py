@@ -1,9 +1,8 @@
 """The census of two real processes, each with its part of the data, against the census of one that has all of it."""
 
 import json
-import os
-import subprocess
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -54,20 +53,8 @@ def main(rank: int, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
-    folder = tmp_path_factory.mktemp("ranks")
-    env = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    started = [
-        subprocess.Popen([sys.executable, __file__, str(rank), str(folder)], env=env, stderr=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    try:
-        said = [process.communicate(timeout=120)[1] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    assert [process.returncode for process in started] == [0, 0], "\n".join(said)
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+def told(two_ranks: Callable[[str], list[dict[str, object]]]) -> list[dict[str, object]]:
+    return two_ranks(__file__)
 
 
 @pytest.mark.twin

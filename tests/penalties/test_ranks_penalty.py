@@ -6,9 +6,8 @@ binary fractions, so that float64 sums are exact in any order and ties are ties 
 
 import copy
 import json
-import os
-import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
 from itertools import product
@@ -175,20 +174,8 @@ def main(rank: int, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, object]]]:
-    folder = tmp_path_factory.mktemp("ranks")
-    env = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    started = [
-        subprocess.Popen([sys.executable, __file__, str(rank), str(folder)], env=env, stderr=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    try:
-        told = [process.communicate(timeout=120)[1] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    assert [process.returncode for process in started] == [0, 0], "\n".join(told)
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+def found(two_ranks: Callable[[str], list[dict[str, dict[str, object]]]]) -> list[dict[str, dict[str, object]]]:
+    return two_ranks(__file__)
 
 
 @pytest.mark.twin

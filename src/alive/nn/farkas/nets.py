@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from typing import Unpack
 
@@ -13,7 +14,7 @@ from .blocks import VARIANTS, FarkasResidual, FarkasStep, drawn
 from .plan import Block, Plan
 
 
-class Staged(nn.Module):
+class Staged(nn.Module, ABC):
     """Stem, stages with a 1x1 step and AvgPool2d(2) between them, global average, one dense layer.
 
     What a step and a block are is for the networks below to say.
@@ -55,13 +56,13 @@ class Staged(nn.Module):
             parts.append(block)
         return nn.Sequential(*parts), width
 
+    @abstractmethod
     def step(self, inputs: int, units: int, *, kernel: int, stride: int = 1, pool: bool = False) -> nn.Module:
         """One layer with its ReLU."""
-        raise NotImplementedError
 
+    @abstractmethod
     def block(self, width: int) -> tuple[nn.Module, int]:
         """One residual block, and how wide its output is."""
-        raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images [N, channels, H, W] to logits [N, classes]."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from torch import nn
 
 
-class Guaranteed(nn.Module):
+class Guaranteed(nn.Module, ABC):
     """A layer or block whose largest pre-activation is bounded from below at every input."""
 
+    @abstractmethod
     def guarantee(self) -> float:
         """Give that bound."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_plain(self) -> nn.Module:
         """Give the ordinary module that computes the same; this one is left as it is."""
-        raise NotImplementedError
 
     def speaks_for(self) -> nn.Module | None:
         """Give the part whose own guarantee is not asked for, if there is one."""
