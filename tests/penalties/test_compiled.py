@@ -1,0 +1,80 @@
+"""A compiled model gives the eager penalty and gradients."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+import torch
+from kept import MODELS, close, step
+
+from alive.errors import AliveError
+from alive.penalties import Jumpstart
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.twin
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("name", MODELS)
+def test_a_compiled_model_gives_the_eager_penalty_and_gradients(built, name: str) -> None:
+    model, x, _ = built(name)
+    eager = step(copy.deepcopy(model), x)
+    compiled = torch.compile(model, backend="aot_eager")
+    value, found = step(compiled, x)
+    torch.testing.assert_close(value, eager[0])
+    close({key.removeprefix("_orig_mod."): g for key, g in found.items()}, eager[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.twin
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.filterwarnings("ignore")  # inductor's own
+def test_inductor_gives_the_eager_penalty_and_gradients(built) -> None:
+    model, x, _ = built("conv")
+    eager = step(copy.deepcopy(model), x)
+    value, found = step(torch.compile(model), x)
+    torch.testing.assert_close(value, eager[0])
+    close({key.removeprefix("_orig_mod."): g for key, g in found.items()}, eager[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_a_model_compiled_in_place_is_penalised_pass_after_pass(built) -> None:
+    model, x, _ = built("dense")
+    expected = step(copy.deepcopy(model), x)[0]
+    model.compile(backend="aot_eager")
+    with Jumpstart(model, 1.0) as keep:
+        for _ in range(3):
+            model(x)
+            torch.testing.assert_close(keep.penalty(), expected)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("name", ["dense", "conv"])
+def test_attaching_after_the_first_compiled_call_compiles_anew(built, name: str) -> None:
+    model, x, _ = built(name)
+    eager = step(copy.deepcopy(model), x)
+    compiled = torch.compile(copy.deepcopy(model), backend="aot_eager")
+    compiled(x)
+    value, found = step(compiled, x)
+    torch.testing.assert_close(value, eager[0])
+    close({key.removeprefix("_orig_mod."): g for key, g in found.items()}, eager[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_attaching_late_to_a_model_compiled_in_place_is_right_or_told(built) -> None:
+    model, x, _ = built("dense")
+    expected = step(copy.deepcopy(model), x)[0]
+    model.compile(backend="aot_eager")
+    model(x)
+    with Jumpstart(model, 1.0) as keep:
+        model(x)
+        try:
+            torch.testing.assert_close(keep.penalty(), expected)
+        except AliveError as error:
+            assert "a compiled model must be attached before its first call" in str(error)  # noqa: PT017

@@ -1,0 +1,101 @@
+"""Models written in odd ways get the right penalty and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from kept import Kept, by_hand, close, grads
+from torch import Tensor, nn
+
+from alive.functional import Separation, aggregate, separation
+from alive.penalties import Jumpstart
+
+
+class Statement(Kept):
+    """In place as a statement: the value returned is ignored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.relu = nn.Linear(3, 6), nn.Linear(6, 2), nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.a(x)
+        self.keep(z)
+        self.relu(z)
+        return self.b(z)
+
+
+class OnAView(Statement):
+    """In place on a view of what the next layer reads."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.a(x)
+        half = z[:, :3]
+        self.keep(half)
+        self.relu(half)
+        return self.b(z)
+
+
+class TwiceRead(Statement):
+    """What the activation reads is read by others too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.a(x)
+        self.keep(z)
+        return self.b(F.relu(z) + 0.5 * z)
+
+
+class Frozen(Statement):
+    """The first layer does not learn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a.requires_grad_(False)
+        self.c = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.b(self.relu(self.keep(self.a(x))))
+        return self.c(self.relu(self.keep(z)))
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("kind", [Statement, OnAView, TwiceRead, Frozen])
+def test_odd_ways_of_writing_give_the_right_gradients(kind: Callable[[], Kept]) -> None:
+    model, x = kind(), torch.randn(7, 3)
+    y, expected = by_hand(model, x, 1, {})
+    (y.square().mean() + expected).backward()
+    wanted = grads(model)
+    with Jumpstart(model, 1.0) as keep:
+        (model(x).square().mean() + keep.penalty()).backward()
+    close(grads(model), wanted)
+
+
+def test_full_backward_hooks_see_the_gradients_of_loss_and_penalty() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    seen: list[Tensor] = []
+    handle = model[1].register_full_backward_hook(lambda module, into, out: seen.extend([into[0], out[0]]))
+    x = torch.randn(6, 3)
+    with Jumpstart(model, 1.0) as keep:
+        y = model(x)
+        (y.square().sum() + keep.penalty()).backward()
+    handle.remove()
+    z = model[0](x).detach().requires_grad_()
+    h = F.relu(z)
+    h.retain_grad()
+    (model[2](h).square().sum() + aggregate([separation.slacks(z, Separation())])).backward()
+    torch.testing.assert_close(seen[0], z.grad)
+    torch.testing.assert_close(seen[1], h.grad)
+
+
+def test_a_layer_without_rows_costs_nothing() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    with Jumpstart(model, 1.0) as keep:
+        model(x := torch.randn(5, 3))
+        expected = keep.penalty()
+        model(x)
+        with pytest.warns(UserWarning, match="axis U"):
+            model(x[:0])
+        torch.testing.assert_close(keep.penalty(), expected)
