@@ -7,6 +7,7 @@ import pytest
 
 from alive.errors import AliveError
 from alive.train import CsvLogger, Row, TensorBoardLogger, progress_bar
+from alive.train.bars import bars
 
 ROWS = [Row(epoch, 1 / (epoch + 3), 0.1 * epoch, epoch / 7, None if epoch == 1 else 0.5) for epoch in range(4)]
 
@@ -100,7 +101,7 @@ def run_bar(show: bool | None) -> None:
     bar.close()
 
 
-def test_the_bar_is_quiet_off_the_terminal_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_run_is_quiet_off_the_terminal_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
     run_bar(None)
     run_bar(False)
     assert capsys.readouterr() == ("", "")
@@ -109,3 +110,16 @@ def test_the_bar_is_quiet_off_the_terminal_unless_asked(capsys: pytest.CaptureFi
     assert said.out == ""
     for part in ("10/10", "loss 0.1667", "accuracy 0.429", "test 0.500"):
         assert part in said.err
+
+
+def test_off_the_terminal_a_long_run_says_a_line_a_minute(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    now = 0.0
+    lines = bars("epoch")
+    monkeypatch.setattr(lines, "get_time", lambda: now)
+    lines._said = now
+    task = lines.add_task("", total=None)
+    lines.update(task, total=200, completed=20)
+    for epoch in range(20, 101, 2):  # two epochs in 3 seconds
+        now = 1.5 * (epoch - 20)
+        lines.update(task, completed=epoch, description=f"loss {1 / epoch:.3f}")
+    assert capsys.readouterr() == ("", "30.0 %, loss 0.017, 0:03:30 left\n50.0 %, loss 0.010, 0:02:30 left\n")

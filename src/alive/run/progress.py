@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from ..train.bars import bars
 
 
 class Bar:
-    """A bar on the terminal; on anything else quiet unless `show` is True. A context manager."""
+    """A bar on the terminal, elsewhere a line a minute, see `bars`. A context manager."""
 
     def __init__(self, *, show: bool | None = None) -> None:
-        console = Console(stderr=True)
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not (console.is_terminal if show is None else show),
-        )
+        self._bars = bars(show=show)
         self._task = self._bars.add_task("", total=None)
         self._base, self._done, self._networks = 0.0, 0, 0
 

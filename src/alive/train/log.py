@@ -8,8 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from rich.progress import MofNCompleteColumn
+
 from ..errors import AliveError
 from ..files import write_atomically
+from .bars import bars
 from .result import Row
 
 HEADER = ",".join(field.name for field in fields(Row)) + "\n"
@@ -105,31 +108,12 @@ class TensorBoardLogger:
 
 
 def progress_bar(*, show: bool | None = None) -> Progress:
-    """A bar on the terminal with epoch, loss, accuracy and time left; on anything else quiet unless `show` is True."""
+    """A bar on the terminal with epoch, loss, accuracy and time left; elsewhere a line a minute, see `bars`."""
     return _Bar(show)
-
-
-def bars(*before: Any, show: bool | None) -> Any:
-    """A rich bar with these columns before it, what it is told and the time left after it, on stderr."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    console = Console(stderr=True)
-    return Bars(
-        *before,
-        BarColumn(),
-        TextColumn("{task.description}"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not (console.is_terminal if show is None else show),
-    )
 
 
 class _Bar:
     def __init__(self, show: bool | None) -> None:
-        from rich.progress import MofNCompleteColumn
-
         self._bars = bars("epoch", MofNCompleteColumn(), show=show)
         self._task = self._bars.add_task("", total=None)
 

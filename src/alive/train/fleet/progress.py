@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..log import bars
+from ..bars import bars
 
 
 class FleetProgress(Protocol):
@@ -21,7 +21,7 @@ class FleetProgress(Protocol):
 
 
 def fleet_bar(*, show: bool | None = None) -> FleetProgress:
-    """A bar on the terminal with networks, rate and time left; on anything else quiet unless `show` is True."""
+    """A bar on the terminal with networks, rate and time left; elsewhere a line a minute, see `bars`."""
     return _Bar(show)
 
 

@@ -1,0 +1,41 @@
+"""How long work shows its progress: a bar on a terminal, a line a minute anywhere else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
+
+EVERY = 60.0  # seconds between two lines
+
+
+def bars(*before: ProgressColumn | str, show: bool | None = None) -> Progress:
+    """A bar with these columns before it, what it is told and the time left behind it, on stderr.
+
+    By default a bar on a terminal and a line a minute in a file or a pipe; True: a bar in any case, False: nothing.
+    """
+    console = Console(stderr=True)
+    columns = (*before, BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    if show is None and not console.is_terminal:
+        return Lines(*columns, console=console, disable=True)
+    return Progress(*columns, console=console, disable=show is False)
+
+
+class Lines(Progress):
+    """No bar, but once a minute a line with the share done, what was told last, and the time left."""
+
+    def __init__(self, *columns: ProgressColumn | str, **options: Any) -> None:
+        super().__init__(*columns, **options)
+        self._said = self.get_time()
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """Take the news, and say it if a minute has passed."""
+        super().update(task_id, **changes)
+        if self.get_time() - self._said < EVERY:
+            return
+        self._said = self.get_time()
+        task = self._tasks[task_id]
+        left = "" if task.time_remaining is None else f", {timedelta(seconds=round(task.time_remaining))} left"
+        self.console.print(f"{task.percentage:.1f} %, {task.description}{left}", highlight=False, soft_wrap=True)
