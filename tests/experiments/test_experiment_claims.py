@@ -10,7 +10,7 @@ from alive.experiments import EXPERIMENTS, Cell, Claim, Row
 from alive.experiments.atlas import standings, winners
 from alive.experiments.fifty import _falls_of
 from alive.experiments.layers import layer_work, passing
-from alive.experiments.measure import deepest, deepest_ratio, lead, share, trains, where
+from alive.experiments.measure import count, deepest, deepest_ratio, lead, share, trains, where, wins, worst_accuracy
 from alive.nn import Rectangular
 from alive.train.fleet import FleetRow, Member
 
@@ -42,8 +42,23 @@ def test_ratios_leads_and_shares():
         planted(50, 5, "ReLU"),
     ]
     assert deepest_ratio("Sep-UP", "ReLU", widths=(3, 5))(rows).ours == 4  # mean of 6 and 2
-    assert lead("Sep-UP", "ReLU", widths=(3,), depths=(60,))(rows).ours == 0.5
+    assert lead(where("Sep-UP", widths=(3,), depths=(60,)), where("ReLU"))(rows).ours == 0.5
     assert share(where("ReLU"), trains)(rows).ours == pytest.approx(2 / 3)
+
+
+def test_wins_counts_and_the_worst_are_means_over_seeds():
+    rows = [
+        planted(d, 3, method, seed=s, test=0.5 + 0.1 * (method == "Sep-UP" and d > top))
+        for s, top in ((10, 10), (11, 20))
+        for d in (10, 20, 30)
+        for method in ("ReLU", "Sep-UP")
+    ]
+    rows.append(planted(40, 3, "Sep-UP"))  # nothing to compare it with
+    won = wins(where("Sep-UP"), where("ReLU"))(rows)
+    assert (won.ours, won.n) == (1.5, 2)
+    assert lead(where("Sep-UP"), where("ReLU"), test=True)(rows).ours == pytest.approx(0.05)
+    assert count(where("Sep-UP"), lambda row: row.best_test > 0.55)(rows).ours == 2  # 3 of one seed, 1 of the other
+    assert worst_accuracy(where("Sep-UP", depths=(30, 40)))(rows).ours == pytest.approx(0.6)
 
 
 def test_the_papers_own_numbers_confirm_its_claims():

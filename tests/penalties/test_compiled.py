@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from kept import MODELS, close, step
+from kept import MODELS, Grads, close, step
+from torch import Tensor
 
 from alive.errors import AliveError
 from alive.penalties import Jumpstart
@@ -20,6 +21,12 @@ def fresh_compiler() -> Iterator[None]:
     torch._dynamo.reset()
 
 
+def same(compiled: tuple[Tensor, Grads], eager: tuple[Tensor, Grads]) -> None:
+    torch.testing.assert_close(compiled[0], eager[0])
+    found = {name.removeprefix("_orig_mod."): gradient for name, gradient in compiled[1].items()}
+    close(found, eager[1], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.twin
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize("name", MODELS)
@@ -27,9 +34,7 @@ def test_a_compiled_model_gives_the_eager_penalty_and_gradients(built, name: str
     model, x, _ = built(name)
     eager = step(copy.deepcopy(model), x)
     compiled = torch.compile(model, backend="aot_eager")
-    value, found = step(compiled, x)
-    torch.testing.assert_close(value, eager[0])
-    close({key.removeprefix("_orig_mod."): g for key, g in found.items()}, eager[1], rtol=1e-4, atol=1e-5)
+    same(step(compiled, x), eager)
 
 
 @pytest.mark.twin
@@ -38,9 +43,7 @@ def test_a_compiled_model_gives_the_eager_penalty_and_gradients(built, name: str
 def test_inductor_gives_the_eager_penalty_and_gradients(built) -> None:
     model, x, _ = built("conv")
     eager = step(copy.deepcopy(model), x)
-    value, found = step(torch.compile(model), x)
-    torch.testing.assert_close(value, eager[0])
-    close({key.removeprefix("_orig_mod."): g for key, g in found.items()}, eager[1], rtol=1e-4, atol=1e-5)
+    same(step(torch.compile(model), x), eager)
 
 
 @pytest.mark.usefixtures("fresh_compiler")
@@ -61,9 +64,7 @@ def test_attaching_after_the_first_compiled_call_compiles_anew(built, name: str)
     eager = step(copy.deepcopy(model), x)
     compiled = torch.compile(copy.deepcopy(model), backend="aot_eager")
     compiled(x)
-    value, found = step(compiled, x)
-    torch.testing.assert_close(value, eager[0])
-    close({key.removeprefix("_orig_mod."): g for key, g in found.items()}, eager[1], rtol=1e-4, atol=1e-5)
+    same(step(compiled, x), eager)
 
 
 @pytest.mark.usefixtures("fresh_compiler")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 
 import pytest
@@ -40,24 +37,9 @@ def cells():
 
 
 @pytest.fixture
-def start():
-    """Begin a process that brings all cells into a store; none outlives the test, and no pipe stays open."""
-    begun = []
-
-    def begin(path):
-        environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-c", CODE, str(path)]
-        begun.append(
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-        )
-        return begun[-1]
-
-    yield begin
-    for process in begun:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+def start(begin):
+    """Begin a process that brings all cells into a store."""
+    return lambda path: begin(CODE, path)
 
 
 def stored(path, columns="key, settings, seed, result, weights, versions, hardware"):

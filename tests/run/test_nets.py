@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -53,27 +51,9 @@ def cells(count=6, epochs=3):
 
 
 @pytest.fixture
-def start(tmp_path):
-    begun = []
-    script = tmp_path / "go.py"
-    script.write_text(CODE)
-
-    def begin(path):
-        environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__), "OMP_NUM_THREADS": "1"}
-        begun.append(
-            subprocess.Popen(
-                [sys.executable, script, str(path)],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
-            )
-        )  # fmt: skip
-        return begun[-1]
-
-    yield begin
-    for process in begun:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+def start(begin):
+    """Begin a process that brings all cells into a store."""
+    return lambda path: begin(CODE, path)
 
 
 @pytest.mark.twin

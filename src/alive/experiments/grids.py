@@ -92,7 +92,7 @@ FIG1 = Experiment(
         Claim(
             "bn-degrades",
             "Batch norm loses accuracy with depth: lead of Sep-UP over it, width 3 to 25, depth 20 to 60",
-            lead("Sep-UP", "ReLU+BN", widths=range(3, 26), depths=range(20, 61)),
+            lead(*(where(one, widths=range(3, 26), depths=range(20, 61)) for one in ("Sep-UP", "ReLU+BN"))),
             band=(0.02, 0.5),
         ),
     ),
@@ -196,7 +196,7 @@ FIG2_004 = Experiment(
         Claim(
             "more-train",
             "More networks of the grid train with Jumpstart: its lead in best training accuracy over all of them",
-            lead("Sep-UP", "ReLU", widths=WIDTHS, depths=DEPTHS_004),
+            lead(where("Sep-UP"), where("ReLU")),
             band=(0.02, 0.5),
         ),
     ),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from .cell import Row
 from .spec import Measure, Measured
 
-TRAINS = (
-    0.95  # best training accuracy from which we say that a network trains; the heat maps show it as their top colour
-)
+TRAINS = 0.95  # best training accuracy from which we say that a network trains
 CHANCE = 44 / 85  # the larger class of MOONS
 Where = Callable[[Row], bool]
 
@@ -66,24 +65,33 @@ def error_percent(rows_of: Where) -> Measure:
     return measure
 
 
-def share(rows_of: Where, holds: Callable[[Row], bool]) -> Measure:
-    """Share of the networks of which something holds; the spread is that of the share between seeds."""
+def over_seeds(rows_of: Where, value: Callable[[Sequence[Row]], float]) -> Measure:
+    """A number of the networks of each seed, mean over the seeds."""
 
     def measure(rows: Sequence[Row]) -> Measured | None:
-        seeds = _by_seed(row for row in rows if rows_of(row))
-        return mean([statistics.fmean(map(holds, some)) for some in seeds.values()])
+        return mean([value(some) for some in _by_seed(row for row in rows if rows_of(row)).values()])
 
     return measure
+
+
+def share(rows_of: Where, holds: Callable[[Row], bool]) -> Measure:
+    """Share of the networks of which something holds; the spread is that of the share between seeds."""
+    return over_seeds(rows_of, lambda rows: statistics.fmean(map(holds, rows)))
+
+
+def count(rows_of: Where, holds: Callable[[Row], bool]) -> Measure:
+    """How many networks something holds of, mean over seeds."""
+    return over_seeds(rows_of, lambda rows: float(sum(map(holds, rows))))
+
+
+def worst_accuracy(rows_of: Where) -> Measure:
+    """The lowest of all networks' best test accuracies, mean over seeds."""
+    return over_seeds(rows_of, lambda rows: min(row.best_test or 0.0 for row in rows))
 
 
 def deepest(rows_of: Where) -> Measure:
     """Depth of the deepest network that trains, mean over seeds; 0 where none does."""
-
-    def measure(rows: Sequence[Row]) -> Measured | None:
-        seeds = _by_seed(row for row in rows if rows_of(row))
-        return mean([_deepest(some) for some in seeds.values()])
-
-    return measure
+    return over_seeds(rows_of, _deepest)
 
 
 def deepest_ratio(ours: str, theirs: str, *, widths: Iterable[int]) -> Measure:
@@ -98,16 +106,50 @@ def deepest_ratio(ours: str, theirs: str, *, widths: Iterable[int]) -> Measure:
     return measure
 
 
-def lead(ours: str, theirs: str, *, widths: Iterable[int], depths: Iterable[int]) -> Measure:
-    """How much more best training accuracy one method has than another, mean over the networks both have."""
-    one, other = where(ours, widths=widths, depths=depths), where(theirs, widths=widths, depths=depths)
+def lead(ours: Where, theirs: Where, *, test: bool = False) -> Measure:
+    """How much more best accuracy one method has than another, mean over the networks both have."""
 
     def measure(rows: Sequence[Row]) -> Measured | None:
-        first = {_place(row): row.best_train for row in rows if one(row)}
-        second = {_place(row): row.best_train for row in rows if other(row)}
-        return mean([first[place] - second[place] for place in sorted(first.keys() & second.keys())])
+        return mean([mine - other for _, mine, other in _pairs(rows, ours, theirs, test=test)])
 
     return measure
+
+
+def wins(ours: Where, theirs: Where) -> Measure:
+    """At how many places one method has the better test accuracy, mean over seeds."""
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        won: dict[int, float] = defaultdict(float)
+        for seed, mine, other in _pairs(rows, ours, theirs, test=True):
+            won[seed] += mine > other
+        return mean(list(won.values()))
+
+    return measure
+
+
+def _pairs(rows: Sequence[Row], ours: Where, theirs: Where, *, test: bool) -> list[tuple[int, float, float]]:
+    """Seed and best accuracies of two methods at every place both have."""
+    one, other = (
+        {place(row): (row.best_test if test else row.best_train) or 0.0 for row in rows if some(row)}
+        for some in (ours, theirs)
+    )
+    return [(at.seed, one[at], other[at]) for at in sorted(one.keys() & other.keys())]
+
+
+class Place(NamedTuple):
+    """Where in a grid a network stands, whatever its method."""
+
+    seed: int
+    depth: int
+    width: int
+    lr: float
+    data: str
+
+
+def place(row: Row) -> Place:
+    """Where in its grid the network of a row stands."""
+    net = row.member
+    return Place(net.seed, net.depth, net.width, net.lr, row.cell.data)
 
 
 def _by_seed(rows: Iterable[Row]) -> dict[int, list[Row]]:
@@ -128,7 +170,3 @@ def _ratio(rows: Sequence[Row], ours: str, theirs: str, widths: tuple[int, ...])
     ]
     ratios = [first / second for first, second in pairs if second]
     return statistics.fmean(ratios) if ratios else None
-
-
-def _place(row: Row) -> tuple[int, int, int]:
-    return row.member.seed, row.member.depth, row.member.width

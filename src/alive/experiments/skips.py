@@ -8,7 +8,7 @@ from ..data import Augment
 from ..train import LrSchedule, Net, Settings
 from ..train.net import Options
 from .cell import Cell, Row
-from .measure import Where, error_percent, mean, where
+from .measure import Where, error_percent, lead, mean, where
 from .spec import Claim, Experiment, Figure, Measure, Measured
 
 CURVES = "Best test accuracy against depth; bars are standard deviations over seeds"
@@ -91,6 +91,8 @@ def _gone(label: str) -> Measure:
     return measure
 
 
+GONE = Claim("van-plain", "Every VAN ends without skips: share", _gone("VAN"), band=(1, 1), published=1)
+
 FIG1_002 = Experiment(
     name="002-Fig1",
     title="Dense networks of width 50 with and without skips, from 1 to 30 blocks",
@@ -110,7 +112,7 @@ FIG1_002 = Experiment(
             band=(-0.05, 0.1),
             why="Eight epochs of a sixth of the images leave little time to recover once the skips are gone",
         ),
-        Claim("van-plain", "Every VAN ends without skips: share", _gone("VAN"), band=(1, 1), published=1),
+        GONE,
     ),
     figures=(Figure("curves", "curves", CURVES), Figure("learning", "learning", LEARNING)),
 )
@@ -171,21 +173,6 @@ def _conv_grid(
 CONV = (("Plain", "plain"), ("ResNet", "resnet"), ("VAN", "van"), (FREE, "van"))
 
 
-def _lead(ours: str, theirs: str, depths: Sequence[int]) -> Measure:
-    """How much more best test accuracy one method has than another, over depths and seeds."""
-
-    def measure(rows: Sequence[Row]) -> Measured | None:
-        at = {
-            (row.cell.label, row.cell.data, row.member.seed, row.member.depth): row.best_test or 0.0
-            for row in rows
-            if row.member.depth in depths
-        }
-        pairs = [(at[key], at.get((theirs, *key[1:]))) for key in at if key[0] == ours]
-        return mean([mine - other for mine, other in pairs if other is not None])
-
-    return measure
-
-
 FIG2_002 = Experiment(
     name="002-Fig2",
     title="Convolutional networks of 10 to 82 layers on CIFAR-10: plain, residual, skips phased out",
@@ -195,11 +182,11 @@ FIG2_002 = Experiment(
         Claim(
             "van-resnet",
             "Up to 40 layers VAN is about as good as ResNet: its lead in best test accuracy",
-            _lead("VAN", "ResNet", (10, 18, 26, 34)),
+            lead(*(where(one, depths=(10, 18, 26, 34)) for one in ("VAN", "ResNet")), test=True),
             band=(-0.015, 0.015),
             scale="paper",
         ),
-        Claim("van-plain", "Every VAN ends without skips: share", _gone("VAN"), band=(1, 1), published=1),
+        GONE,
     ),
     figures=(Figure("curves", "curves", CURVES), Figure("learning", "learning", LEARNING)),
 )
@@ -209,7 +196,7 @@ FIG3_002 = Experiment(
     title="The same on CIFAR-100, 10 to 34 layers",
     paper="002 Variable activation networks, Figure 3",
     grid=_conv_grid(("cifar100",), CONV, (10, 18, 26, 34), (10,)),
-    claims=(Claim("van-plain", "Every VAN ends without skips: share", _gone("VAN"), band=(1, 1), published=1),),
+    claims=(GONE,),
     figures=(Figure("curves", "curves", CURVES), Figure("learning", "learning", LEARNING)),
 )
 
@@ -255,13 +242,13 @@ FIG4_002 = Experiment(
         Claim(
             "eq9-worse",
             "The convex form (eq 9) is worse than eq 4: lead of eq 4 in best test accuracy",
-            _lead("VAN", "VAN, eq 9", (10, 18, 26, 34, 42)),
+            lead(where("VAN"), where("VAN, eq 9"), test=True),
             band=(0.0, 1.0),
         ),
         Claim(
             "eq10-worse",
             "Halving both (eq 10) is worse than a plain residual sum: lead of the sum",
-            _lead("ResNet", "ResNet, eq 10", (10, 18, 26, 34, 42)),
+            lead(where("ResNet"), where("ResNet, eq 10"), test=True),
             band=(0.0, 1.0),
         ),
     ),
@@ -273,6 +260,6 @@ FIG5_002 = Experiment(
     title="How the skips of VANs of several depths go",
     paper="002 Variable activation networks, Figure 5",
     grid=_conv_grid(("cifar10",), (("VAN", "van"),), (10, 18, 26, 34, 42), (10, 18)),
-    claims=(Claim("van-plain", "Every VAN ends without skips: share", _gone("VAN"), band=(1, 1), published=1),),
+    claims=(GONE,),
     figures=(Figure("learning", "learning", LEARNING),),
 )

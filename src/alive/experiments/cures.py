@@ -1,0 +1,129 @@
+"""Four penalties on CIFAR: 004-Fig3, 004-Fig4.
+
+torch's own start, the penalty also of the logits, a term a channel, images shuffled and normalised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..train import Net, Settings
+from ..train.net import Options
+from .cell import Cell, Row
+from .images import POINTS, TEST_POINTS
+from .measure import Place, mean, place
+from .spec import Claim, Experiment, Figure, Grid, Measure, Measured
+
+CURES: tuple[tuple[str, Options | None], ...] = (
+    ("ReLU", None),
+    *(
+        (f"{aggregate} {weight:g}", (("weight", weight), ("aggregate", aggregate), ("include_output", True)))
+        for aggregate, weight in (("norm", 0.001), ("norm", 0.1), ("mean", 0.1), ("mean", 1.0))
+    ),
+)
+
+
+def _grid(data: str, depths: Sequence[int], widths: Sequence[int], quick: tuple[Sequence[int], Sequence[int]]) -> Grid:
+    def grid(scale: str, architecture: str, seed: int) -> list[Cell]:
+        full = scale == "paper"
+        return [
+            Cell(
+                Net(
+                    "rectangle",
+                    depth,
+                    width,
+                    name,
+                    seed,
+                    (("head", "pool"), ("init", "torch")),
+                    cure,
+                    training=Settings(
+                        epochs=400 if full else 4,
+                        batch_size=128 if full else 50,
+                        lr=lr,
+                        eps=1e-8,
+                        shuffle=True,
+                        running=True,
+                        channels_last=True,
+                    ),
+                ),
+                data,
+                points=None if full else POINTS,
+                test_points=None if full else TEST_POINTS,
+            )
+            for name, cure in CURES
+            for lr in (1e-3, 1e-4)[: 2 if full else 1]
+            for depth in (depths if full else quick[0])
+            for width in (widths if full else quick[1])
+        ]
+
+    return grid
+
+
+def _best_cure(rows: Sequence[Row]) -> dict[Place, tuple[float, float]]:
+    """For every depth, width, rate and seed the best validation accuracy without a penalty, and with the best one."""
+    found: dict[Place, tuple[float, float]] = {}
+    for row in rows:
+        plain, cured = found.get(place(row), (0.0, 0.0))
+        value = row.best_test or 0.0
+        found[place(row)] = (max(plain, value), cured) if row.cell.label == "ReLU" else (plain, max(cured, value))
+    return found
+
+
+def _cured_wins(rows: Sequence[Row]) -> Measured | None:
+    pairs = _best_cure(rows).values()
+    return mean([float(cured > plain) for plain, cured in pairs])
+
+
+def _best_of(cured: bool) -> Measure:
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        seeds: dict[int, float] = {}
+        for at, pair in _best_cure(rows).items():
+            seeds[at.seed] = max(seeds.get(at.seed, 0.0), pair[cured])
+        return mean(list(seeds.values()))
+
+    return measure
+
+
+def _cured_lead(depth: int) -> Measure:
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        found = _best_cure(rows)
+        return mean([cured - plain for at, (plain, cured) in found.items() if at.depth == depth])
+
+    return measure
+
+
+FIG3_004 = Experiment(
+    name="004-Fig3",
+    title="Jumpstart on CIFAR-10: depth, width, rate, and four penalties",
+    paper="004 Jumpstart, Figure 3",
+    grid=_grid("cifar10", (10, 20, 30), (2, 8, 16, 32, 64, 96, 192), ((10, 30), (2, 8))),
+    claims=(
+        Claim(
+            "best-jumpstart", "Best validation accuracy with Jumpstart", _best_of(True), (0.736, 0.796), 0.766, "paper"
+        ),
+        Claim("best-baseline", "Best without", _best_of(False), (0.704, 0.764), 0.734, "paper"),
+        Claim(
+            "wins",
+            "Share of depths, widths and rates at which the best penalty is better than none (38 of 42)",
+            _cured_wins,
+            (0.75, 1.0),
+            0.905,
+        ),
+    ),
+    figures=(Figure("curves", "curves", "Best validation accuracy against depth; bars are standard deviations"),),
+)
+
+FIG4_004 = Experiment(
+    name="004-Fig4",
+    title="Jumpstart on CIFAR-100: depth, width, rate, and four penalties",
+    paper="004 Jumpstart, Figure 4",
+    grid=_grid("cifar100", (10, 20), (8, 16, 32, 64), ((10, 20), (8,))),
+    claims=(
+        Claim("best-jumpstart", "Best validation accuracy with Jumpstart", _best_of(True), (0.35, 0.41), 0.38, "paper"),
+        Claim("best-baseline", "Best without", _best_of(False), (0.34, 0.40), 0.37, "paper"),
+        Claim("wins", "Share of networks at which the best penalty is better than none", _cured_wins, (0.6, 1.0), 0.75),
+        Claim("lead-20", "Mean gain at 20 layers", _cured_lead(20), (0.04, 0.12), 0.078, "paper"),
+        Claim("lead-10", "Mean gain at 10 layers", _cured_lead(10), (0.0, 0.03), 0.01, "paper"),
+    ),
+    figures=(Figure("curves", "curves", "Best validation accuracy against depth; bars are standard deviations"),),
+)
