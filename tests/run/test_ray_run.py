@@ -238,14 +238,31 @@ def hungry():
 
 def other():
     def task(load, post=None):
-        from dataclasses import replace
-
         from alive.run.load import Done
         from alive.run.place import versions
 
-        return replace(Done([], 0.0, {}), versions=versions() | {"torch": "0.0"})
+        return Done([], 0.0, versions() | {"torch": "0.0"}, {})
 
     return task
+
+
+def on_another_machine():
+    def task(load, post=None):
+        from dataclasses import replace
+
+        from alive.run.load import train
+
+        return replace(train(load, post), hardware={"processor": "of the worker", "cores": 64})
+
+    return task
+
+
+def test_rows_name_the_hardware_of_their_worker(tmp_path, connected, monkeypatch):
+    monkeypatch.setattr(engine, "train", on_another_machine())
+    with Store(tmp_path / "s.sqlite") as store:
+        assert run_on_ray(fleets()[:2], store) == 2
+        (made,) = store.made_on()
+    assert (made["processor"], made["cores"]) == ("of the worker", 64)
 
 
 def killed():

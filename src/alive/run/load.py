@@ -14,18 +14,19 @@ from ..errors import AliveError
 from ..experiments import Cell, Row
 from ..train.fleet import Member, train_fleet
 from .nets import train_cell
-from .place import versions
+from .place import hardware, versions
 
 SAY = 0.5  # seconds between two words of how far a task is
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a task sends home: its rows, how long they took, and what made them."""
+    """What a task sends home: its rows, how long they took, what made them and on what."""
 
     rows: list[Row]
     seconds: float
     versions: dict[str, str]
+    hardware: dict[str, str | int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def train(load: Load, post: Any = None) -> Done:
         rows = _train_fleet(load, report)
     else:
         rows = [train_cell(cell, lambda _, part: report.tell(part)) for cell in load.cells]
-    return Done(rows, time.monotonic() - begun, versions())
+    return Done(rows, time.monotonic() - begun, versions(), hardware())
 
 
 def _train_fleet(load: Load, report: _Report) -> list[Row]:

@@ -42,7 +42,7 @@ def run_on_ray(
     `address` is host:port, ray://host:port or auto; without one, RAY_ADDRESS, else a Ray of its own on this machine.
     At most `threads` tasks run at once, by default as many as there are cores. A task whose worker or node dies is
     given to another. Only this process touches the store, where it claims like any other: a local run can share the
-    work. Rows name the hardware of this process; workers whose versions differ from its own are refused.
+    work. Rows name the hardware of the worker; workers whose versions differ from this process's are refused.
     Ctrl-C keeps what is finished.
     """
     expect([(threads is None or threads >= 1, f"threads must be at least 1, got {threads}")])
@@ -149,7 +149,7 @@ class _Driver:
                 f"a worker has {', '.join(other)}, unlike this process; its rows are left out",
                 "Install the same versions on every node",
             )
-        self._store.write(done.rows, seconds=done.seconds / len(load.cells))
+        self._store.write(done.rows, seconds=done.seconds / len(load.cells), on=done.hardware)
         self._trained += len(done.rows)
         if self._board is not None:
             self._board.count(load)

@@ -119,9 +119,12 @@ class Store:
                 "DELETE FROM claims WHERE host = ? AND pid = ? AND birth = ?", (owner.host, owner.pid, owner.birth)
             )
 
-    def write(self, rows: Sequence[Row], *, seconds: float) -> None:
-        """Add finished rows, each of which took so many seconds; a row that is there already stays as it is."""
-        made, where, now = canonical(versions()), canonical(hardware()), time.time()
+    def write(self, rows: Sequence[Row], *, seconds: float, on: dict[str, str | int] | None = None) -> None:
+        """Add finished rows, each of which took so many seconds; a row that is there already stays as it is.
+
+        `on` is the hardware that made them, by default that of this process.
+        """
+        made, where, now = canonical(versions()), canonical(on or hardware()), time.time()
         with self._transaction() as db:
             for row in rows:
                 key, settings, result = row.cell.key, canonical(row.cell.settings), canonical(row.result)
