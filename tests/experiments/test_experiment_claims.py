@@ -94,6 +94,25 @@ def test_the_atlas_takes_each_method_at_its_better_rate_and_names_ties():
     assert [s.label for s in winners(some)] == ["Sep-UP", "ReLU"]
 
 
+def test_the_spread_of_wins_in_the_atlas_is_that_between_places():
+    rows = [planted(5, 2, "ReLU"), planted(5, 2, "Sep-UP", best=0.8)]
+    rows += [planted(50, 2, "ReLU", best=0.5), planted(50, 2, "Sep-UP", best=0.9)]
+    won = next(claim for claim in EXPERIMENTS["atlas"].claims if claim.id == "relu-wins").measure(rows)
+    assert (won.ours, won.n) == (0.5, 2)
+    assert won.spread == pytest.approx(np.std([0, 1], ddof=1))
+
+
+def test_batch_norm_is_asked_how_deep_it_trains():
+    rows = [planted(depth, 25, "ReLU+BN", best=1.0 if depth <= 50 else 0.6) for depth in (10, 50, 60)]
+    claim = next(claim for claim in EXPERIMENTS["001-Fig1"].claims if claim.id == "bn-depth")
+    assert (claim.measure(rows).ours, claim.published) == (50, 50)
+
+
+def test_no_band_of_an_accuracy_reaches_beyond_one():
+    for claim in EXPERIMENTS["001-T1"].claims:
+        assert claim.band[1] <= 1, claim.id
+
+
 def _kept(depth, working):
     """A mirrored 4-wide network of which only the layers `working` differ from passing on; logit = first feature."""
     rng = np.random.default_rng(0)

@@ -285,6 +285,7 @@ addEventListener("load", async () => {
   const body = document.querySelector("#claims tbody"), form = document.getElementById("filters");
   const shown = () => [...body.rows].filter((row) => row.getClientRects().length);
   const found = { width: innerWidth, rows: shown().length, hidden: form.hidden };
+  const [first] = shown(); found.share = first.cells[1].offsetWidth / first.offsetWidth;
   document.querySelectorAll("#claims thead button")[3].click();
   found.sorted = shown().map((row) => row.cells[3].dataset.value).filter((v) => v !== "").map(Number);
   found.order = shown()[0].id;
@@ -340,6 +341,7 @@ def test_in_a_browser_nothing_is_clipped_and_everything_works(page, tmp_path):
         assert one["said"] == f"{len(one['partial'])} of {claims} claims"
         assert one["papers"] == ["003"]
         assert one["revealed"]
+    assert found[400]["share"] > 0.8, "where cells stand below each other a sentence has the whole width"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the path; apt-get install chromium")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ import torch
 from alive.data import moons
 from alive.experiments import EXPERIMENTS, Cell, Row
 from alive.experiments.spec import KINDS
-from alive.report.heat import _better, means
-from alive.report.inside import layers_of, main_axes
+from alive.report.curves import learning
+from alive.report.heat import _better, _ink, means, seeds_of
+from alive.report.inside import _frame, layers_of, main_axes
 from alive.report.page import DRAW, Judged, Part, judge, write_report
+from alive.train import Net
 from alive.train.fleet import FleetRow, Member, train_fleet
 
 
@@ -77,6 +80,62 @@ def test_means_are_over_seeds_and_the_better_rate_counts():
     assert {row.member.lr for row in _better(rows)} == {0.2}
 
 
+def test_a_map_says_of_how_many_seeds_it_is():
+    rows = [planted(Cell(Member(depth, 4, seed=seed)), 1.0) for depth in (1, 2) for seed in (1, 2)]
+    assert seeds_of(rows).endswith("how many of the 2 train")
+    assert seeds_of(rows[:3]).startswith("colour: mean of 1 to 2 seeds")
+    nets = [planted(Cell(Net("rectangle", 4, 2, "ReLU"), "mnist"), 0.9)]
+    assert seeds_of(nets) == "colour: mean of 1 seed; number: how many of the 1 learn"
+
+
+def luminance(colour):
+    """Of red, green and blue in 0..1, as WCAG 2 has it."""
+    parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
+    return float(np.dot(parts, (0.2126, 0.7152, 0.0722)))
+
+
+def contrast(one, other):
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("least", [0.0, 0.5])
+def test_numbers_in_a_map_stand_out_from_their_cells(least):
+    from matplotlib.figure import Figure
+
+    image = Figure().subplots().imshow([[0.0]], cmap="magma", vmin=least, vmax=1)
+    for value in np.linspace(least, 1, 101):
+        ink = {"black": (0, 0, 0), "white": (1, 1, 1)}[_ink(image, value)]
+        assert contrast(ink, image.cmap(image.norm(value))[:3]) >= 4.5, value
+
+
+@pytest.mark.parametrize("name", ["report.html", "evidence.html"])
+def test_words_of_the_pages_stand_out_in_light_and_dark(name):
+    text = (files("alive.report") / "templates" / name).read_text()
+    roots = re.findall(r":root \{(.*?)\}", text, re.S)
+    assert len(roots) == 2, "one for light and one for dark"
+    for root in roots:
+        found = {
+            key: [int(code[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+            for key, code in re.findall(r"--([\w-]+): #(\w{6})", root)
+        }
+        for ink in found.keys() & {"ink", "soft", "link", "green", "red", "blue", "grey", "violet"}:
+            for ground in found.keys() & {"paper", "card", f"{ink}-bg"}:
+                assert contrast(found[ink], found[ground]) >= 4.5, (ink, ground)
+    assert not re.search(r"[^-]color: #", text.partition("</style>")[0].replace(roots[0], "").replace(roots[1], ""))
+
+
+def test_rounding_is_not_drawn_as_a_cloud():
+    from matplotlib.figure import Figure
+
+    axis = Figure().subplots()
+    _frame(axis, np.array([[0, 0], [1e-8, 1e-15]], np.float32))
+    assert np.ptp(axis.get_xlim()) > 1e-5
+    _frame(axis, np.array([[-600, 0], [800, 1e-5]], np.float32))
+    assert np.ptp(axis.get_ylim()) > 20
+    assert np.ptp(axis.get_xlim()) < 2000
+
+
 def test_activations_are_those_of_the_network():
     (done,) = train_fleet([Member(5, 4, epochs=5)], moons(), threads=1).members
     network, x = done.network(), moons().train_x
@@ -120,3 +179,46 @@ def test_a_number_alone_has_no_spread():
     assert Judged(claim, Measured(0.5176, 1, 0.0)).ours == "0.5176"
     assert Judged(claim, Measured(0.5176, 2, 0.01)).ours == "0.5176 ± 0.0100"
     assert Judged(claim, None).ours == "–"
+
+
+def course(net, data, epochs, accuracy):
+    """A row of a net that was tested after each of these epochs."""
+    cell = Cell(net, data)
+    trace = {"epoch": [float(epoch) for epoch in epochs], "test_accuracy": [accuracy(epoch) for epoch in epochs]}
+    return Row(cell, 0.9, 0.9, None, None, trace)
+
+
+def drawn(monkeypatch, rows, tmp_path):
+    """The strong lines of a learning figure: epochs and means by label."""
+    held = []
+    monkeypatch.setattr("alive.report.curves.save_figure", lambda figure, path, **_: held.append(figure))
+    learning(rows, tmp_path / "l.png")
+    axis = held[0].axes[0]
+    lines = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axis.get_lines()}
+    return axis, {label: line for label, line in lines.items() if not label.startswith("_")}
+
+
+def test_the_mean_of_seeds_is_taken_at_the_same_epochs(monkeypatch, tmp_path):
+    """A run that broke down is thinned less than a whole one: its rows are of other epochs."""
+    whole, broken = (Net("rectangle", 4, 8, "ReLU", seed) for seed in (10, 11))
+    rows = [
+        course(whole, "mnist", range(0, 400, 4), lambda epoch: epoch / 400),
+        course(broken, "mnist", range(10), lambda epoch: epoch / 400),
+    ]
+    axis, lines = drawn(monkeypatch, rows, tmp_path)
+    epochs, means_ = lines["ReLU"]
+    assert epochs == [1, 5, 9]
+    assert means_ == pytest.approx([0, 0.01, 0.02])
+    assert len(axis.get_lines()) == 3, "each seed as far as it went, and the mean"
+    assert axis.get_title() == "mnist, depth 4, 2 seeds"
+
+
+def test_the_greatest_depth_is_that_of_the_data_shown(monkeypatch, tmp_path):
+    """Of a run that is half done, the first data may lack the depths of the second."""
+    rows = [
+        course(Net("rectangle", depth, 8, "ReLU"), data, range(3), lambda epoch: 0.5)
+        for depth, data in ((2, "digits"), (8, "mnist"))
+    ]
+    axis, lines = drawn(monkeypatch, rows, tmp_path)
+    assert axis.get_title() == "digits, depth 2, 1 seed"
+    assert list(lines) == ["ReLU"]

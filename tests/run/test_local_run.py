@@ -6,6 +6,7 @@ import json
 import signal
 import sqlite3
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -160,3 +161,21 @@ def test_fleets_take_every_cell_once_costliest_first_and_stay_small():
     assert costs == sorted(costs, reverse=True)
     assert len(costs) == 9
     assert all(len(fleet) <= 2 or sum(cell.cost for cell in fleet) <= 16 for fleet in fleets)
+
+
+def test_a_fleet_has_one_data_set():
+    """Cells that differ in their points, test points or scale are trained on their own, not on another's."""
+    member = Member(2, 4)
+    kinds = [
+        Cell(member, "digits"),
+        Cell(member, "digits", points=100),
+        Cell(member, "digits", test_points=50),
+        Cell(member, "digits", unscaled=True),
+    ]
+    cells = [replace(cell, member=replace(member, seed=seed)) for seed in (1, 2) for cell in kinds]
+    left = list(cells)
+    while left:
+        fleet = next_fleet(left, threads=2)
+        assert len({replace(cell, member=member) for cell in fleet}) == 1
+        assert len(fleet) == 2
+        left = [cell for cell in left if cell not in fleet]

@@ -8,6 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -132,7 +135,7 @@ def _damaged(path):
         (_foreign, "is a database of another program"),
         (_newer, "was made by a newer alive"),
         (_damaged, "is no store of alive, or is damaged"),
-        (lambda path: path.mkdir(), "cannot write"),
+        (lambda path: path.mkdir(), "is a folder, not a store"),
     ],
 )
 def test_a_file_that_is_not_ours_is_refused_and_left_alone(tmp_path, make, said):
@@ -188,3 +191,88 @@ def test_many_threads_create_one_store_and_share_the_claims(tmp_path):
         thread.join()
     assert not errors
     assert sorted(got) == sorted(KEYS)
+
+
+def test_to_be_read_a_store_is_left_as_it_is(tmp_path):
+    """Also beside a writer, whose rows are not in the file yet, and after one that was killed."""
+    path = tmp_path / "s.sqlite"
+    with Store(path) as writer:
+        writer.write([row(CELLS[0])], seconds=1)
+        with Store(path, create=False) as reader:
+            assert len(reader.rows(CELLS)) == 1
+            writer.write([row(CELLS[1])], seconds=1)
+            assert len(reader.rows(CELLS)) == 2
+            with pytest.raises(AliveError, match="cannot write"):
+                reader.write([row(CELLS[2])], seconds=1)
+        killed = tmp_path / "killed"
+        killed.mkdir()
+        for name in ("s.sqlite", "s.sqlite-wal"):
+            (killed / name).write_bytes((tmp_path / name).read_bytes())
+    with Store(killed / "s.sqlite", create=False) as reader:
+        assert len(reader.rows(CELLS)) == 2
+    before = path.read_bytes()
+    with Store(path, create=False) as reader:
+        assert len(reader.rows(CELLS)) == 2
+    assert path.read_bytes() == before
+    assert not path.with_name("s.sqlite-wal").exists()
+
+
+def test_a_store_that_is_empty_cannot_be_read_and_stays_empty(tmp_path):
+    path = tmp_path / "s.sqlite"
+    path.touch()
+    with pytest.raises(AliveError, match="is empty"):
+        Store(path, create=False)
+    assert path.read_bytes() == b""
+
+
+@contextmanager
+def somebody():
+    """Not root, who may write everywhere."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="folders have no such modes here")
+def test_a_store_in_a_folder_that_cannot_be_written_is_read():
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        with Store(folder / "s.sqlite") as store:
+            store.write([row(CELLS[0])], seconds=1)
+        folder.chmod(0o555)
+        try:
+            with somebody(), Store(folder / "s.sqlite", create=False) as store:
+                assert store.finished(KEYS) == {KEYS[0]}
+            with somebody(), pytest.raises(AliveError, match="cannot write"):
+                Store(folder / "s.sqlite")
+            assert [file.name for file in folder.iterdir()] == ["s.sqlite"]
+        finally:
+            folder.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("result = '{'", "cannot be read"),
+        ("result = '[]'", "other columns"),
+        ("result = json_remove(result, '$.norms')", "it has other columns"),
+        ("result = json_set(result, '$.later', 1)", "it has other columns"),
+        ("result = json_set(result, '$.last.later', 1)", "its last epoch has other columns"),
+        ("weights = NULL", "its network is missing or cut short"),
+        ("weights = x'00'", "its network is missing or cut short"),
+    ],
+)
+def test_a_row_of_another_version_or_damaged_is_said(store, change, said):
+    cell = Cell(Member(3, 4), keep_network=True)
+    store.write([row(cell)], seconds=1)
+    with sqlite3.connect(store.path) as db:
+        db.execute(f"UPDATE cells SET {change}")
+    db.close()
+    with pytest.raises(AliveError, match=rf"the row of Sep-UP 3x4, seed 10 (.*){said}"):
+        store.rows([cell])
+    assert store.finished([cell.key]) == {cell.key}, "nothing is thrown away"

@@ -30,7 +30,7 @@ def test_from_nothing_to_a_page(alive, tmp_path):
         (("reproduce", "001-T1", "--threads", "0"), "threads must be at least 1"),
         (("reproduce", "001-T1", "--architecture", "keras_same"), "001-T1 has no architecture 'keras_same'"),
         (("reproduce", "001-T1", "--store", "no/where.sqlite"), "cannot write no/where.sqlite"),
-        (("reproduce", "001-T1", "--store", "."), "cannot write"),
+        (("reproduce", "001-T1", "--store", "."), ". is a folder, not a store"),
         (("report",), "there is no store alive.sqlite"),
     ],
 )

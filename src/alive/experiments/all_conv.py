@@ -10,14 +10,14 @@ from .spec import Claim, Experiment, Figure
 from .staged import LEARNING
 
 PAPER = Settings(
-    epochs=154,  # 60,000 steps of 128
+    epochs=154,  # 60,000 steps of 128; the paper names none, and has its peak at about 50,000
     batch_size=128,
     optimiser="sgd",
     lr=0.05,
     weight_decay=1e-4,
     shuffle=True,
     schedule=LrSchedule("step", milestones=(77, 128)),  # 30,000 and 50,000 steps
-    augment=Augment(crop=2, flip=True),
+    augment=Augment(crop=2, flip=True),  # 36 to 32, as the reference code, which also scales each image by itself
     running=True,
     channels_last=True,
 )

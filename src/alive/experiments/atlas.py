@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ..train.fleet import METHODS, Fade, Member
 from .cell import Cell, Row
+from .measure import mean
 from .spec import Claim, Experiment, Figure, Measure, Measured
 
 DEPTHS, QUICK_DEPTHS = (2, 5, 10, 20, 50, 100, 200), (5, 20, 50, 100)
@@ -84,10 +85,7 @@ def _wins(label: str) -> Measure:
 
     def measure(rows: Sequence[Row]) -> Measured | None:
         places = standings(rows)
-        if not places:
-            return None
-        won = [any(standing.label == label for standing in winners(some)) for some in places.values()]
-        return Measured(statistics.fmean(won), len(won), 0.0)
+        return mean([float(any(one.label == label for one in winners(some))) for some in places.values()])
 
     return measure
 

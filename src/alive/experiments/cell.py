@@ -18,6 +18,7 @@ from ..train.net import Net, NetResult
 TRACE = 100  # rows kept of a log, so that a store of thousands of networks stays small
 PENALTY = ("weight", "aggregate", "balance")
 HEALTH = ("dead_units", "linear_units", "dead_points")
+RESULT = {"best_train", "best_test", "last", "stopped", "trace", "norms"}  # what a row writes of itself
 LOOP_COLUMNS = ("epoch", "loss", "penalty", "train_accuracy", "test_accuracy")
 Trace = dict[str, list[float]]
 
@@ -197,9 +198,17 @@ class Row:
 
     @classmethod
     def read(cls, cell: Cell, result: dict[str, Any], weights: bytes | None) -> Row:
-        """What `result` wrote."""
+        """What `result` wrote; anything else is refused with a ValueError that says what is amiss."""
+        if not isinstance(result, dict) or result.keys() != RESULT:
+            raise ValueError("it has other columns")
         last = result["last"]
-        return cls(cell, **result | {"last": None if last is None else FleetRow(**last)}, weights=weights)
+        try:
+            end = None if last is None else FleetRow(**last)
+        except TypeError:
+            raise ValueError("its last epoch has other columns") from None
+        if cell.keep_network and (weights is None or len(weights) % 4):
+            raise ValueError("its network is missing or cut short")
+        return cls(cell, **result | {"last": end}, weights=weights)
 
     def network(self) -> nn.Module:
         """The trained network as a torch module in eval mode; only for cells that keep theirs."""

@@ -81,5 +81,12 @@ DEPTH_RECORD = Experiment(
             why="We expected few layers to do the work, and were wrong: nearly every layer does a little",
         ),
     ),
-    figures=(Figure("layers", "layers", "How far each layer is from passing its input on, and how many are needed"),),
+    figures=(
+        Figure(
+            "layers",
+            "layers",
+            "How far each layer is from passing its input on, relative to it, and how many are needed; at each depth "
+            "the seed with the best end",
+        ),
+    ),
 )

@@ -95,6 +95,13 @@ FIG1 = Experiment(
             lead(*(where(one, widths=range(3, 26), depths=range(20, 61)) for one in ("Sep-UP", "ReLU+BN"))),
             band=(0.02, 0.5),
         ),
+        Claim(
+            "bn-depth",
+            "With batch norm no network trains past a depth of about 50, whatever its width (001, 4.2)",
+            deepest(where("ReLU+BN")),
+            band=(40, 60),
+            published=50,
+        ),
     ),
     figures=(Figure("heat", "heat", HEAT),),
     architectures=BOTH,

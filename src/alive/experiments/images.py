@@ -7,17 +7,18 @@ from collections.abc import Iterable, Sequence
 from ..train import Net, Settings
 from ..train.net import Options
 from .cell import Cell, Row
-from .measure import best_accuracy, count, share, where, wins, worst_accuracy
+from .measure import best_accuracy, count, share, top_accuracy, where, wins, worst_accuracy
 from .spec import Claim, Experiment, Figure, Grid
 
 CHANCE = 0.1135  # the largest class of MNIST's test set
-ABOVE_CHANCE = 0.2  # best accuracy from which a network of ten classes has learnt something, in any epoch
+ABOVE_CHANCE = 2  # so many times chance a network names right that has learnt something, in any epoch
+CLASSES = {"cifar100": 100}  # of data that have not ten
 WIDTHS = (2, 4, 8)
 DEPTHS_001 = (2, 4, *range(12, 69, 8))
 DEPTHS_004 = tuple(range(4, 69, 4))
 QUICK_DEPTHS = (4, 28, 44)
 POINTS, TEST_POINTS = 2000, 1000  # of the quick scale
-HEAT = "Mean over seeds of the best accuracy; in each cell how many seeds train"
+HEAT = "Mean over seeds of the best accuracy; in each cell how many seeds learn"
 
 # The papers' penalty has a term for every position, at a weight that does not carry over to other batches. The quick
 # scale has a term for every channel, which costs half as much.
@@ -29,8 +30,8 @@ QUICK = Settings(epochs=4, batch_size=50, lr=1e-3, shuffle=True, running=True, c
 
 
 def learnt(row: Row) -> bool:
-    """Whether the network ever named clearly more points than the largest class."""
-    return (row.best_test or 0.0) > ABOVE_CHANCE
+    """Whether the network ever named clearly more test points than the largest class: twice chance, .2 of ten."""
+    return (row.best_test or 0.0) > ABOVE_CHANCE / CLASSES.get(row.cell.data, 10)
 
 
 def _keras(method: str, depth: int, width: int, seed: int, *, full: bool) -> Net:
@@ -121,18 +122,50 @@ TABLE1_004 = Experiment(
         ),
         Claim(
             "best-baseline",
-            "Best validation accuracy without",
-            best_accuracy(where("ReLU", depths=(4, 8), widths=(8,)), test=True),
+            "Best validation accuracy of all networks without Jumpstart",
+            top_accuracy(where("ReLU"), test=True),
             band=(0.9785, 0.9985),
             published=0.9885,
             scale="paper",
         ),
         Claim(
+            "best-jumpstart",
+            "Best validation accuracy of all networks with Jumpstart",
+            top_accuracy(where("Sep-UP"), test=True),
+            band=(0.9811, 1.0),
+            published=0.9911,
+            scale="paper",
+        ),
+        Claim(
+            "best-baseline-train",
+            "Best training accuracy of all networks without Jumpstart",
+            top_accuracy(where("ReLU")),
+            band=(0.9895, 1.0),
+            published=0.999467,
+            scale="paper",
+        ),
+        Claim(
+            "best-jumpstart-train",
+            "Best training accuracy of all networks with Jumpstart",
+            top_accuracy(where("Sep-UP")),
+            band=(0.9895, 1.0),
+            published=0.999533,
+            scale="paper",
+        ),
+        Claim(
             "better",
-            "Pairs of depth and width at which Jumpstart has the better validation accuracy",
+            "Pairs of depth and width, of 54, at which Jumpstart has the better validation accuracy",
             wins(where("Sep-UP"), where("ReLU")),
             band=(36, 54),
             published=41,
+            scale="paper",
+        ),
+        Claim(
+            "better-train",
+            "Pairs of depth and width, of 54, at which Jumpstart has the better training accuracy",
+            wins(where("Sep-UP"), where("ReLU"), test=False),
+            band=(40, 54),
+            published=45,
             scale="paper",
         ),
         Claim(

@@ -89,6 +89,11 @@ def worst_accuracy(rows_of: Where) -> Measure:
     return over_seeds(rows_of, lambda rows: min(row.best_test or 0.0 for row in rows))
 
 
+def top_accuracy(rows_of: Where, *, test: bool = False) -> Measure:
+    """The highest of all networks' best accuracies, mean over seeds."""
+    return over_seeds(rows_of, lambda rows: max(_best(row, test=test) for row in rows))
+
+
 def deepest(rows_of: Where) -> Measure:
     """Depth of the deepest network that trains, mean over seeds; 0 where none does."""
     return over_seeds(rows_of, _deepest)
@@ -115,12 +120,12 @@ def lead(ours: Where, theirs: Where, *, test: bool = False) -> Measure:
     return measure
 
 
-def wins(ours: Where, theirs: Where) -> Measure:
-    """At how many places one method has the better test accuracy, mean over seeds."""
+def wins(ours: Where, theirs: Where, *, test: bool = True) -> Measure:
+    """At how many places one method has the better accuracy, mean over seeds."""
 
     def measure(rows: Sequence[Row]) -> Measured | None:
         won: dict[int, float] = defaultdict(float)
-        for seed, mine, other in _pairs(rows, ours, theirs, test=True):
+        for seed, mine, other in _pairs(rows, ours, theirs, test=test):
             won[seed] += mine > other
         return mean(list(won.values()))
 
@@ -129,11 +134,12 @@ def wins(ours: Where, theirs: Where) -> Measure:
 
 def _pairs(rows: Sequence[Row], ours: Where, theirs: Where, *, test: bool) -> list[tuple[int, float, float]]:
     """Seed and best accuracies of two methods at every place both have."""
-    one, other = (
-        {place(row): (row.best_test if test else row.best_train) or 0.0 for row in rows if some(row)}
-        for some in (ours, theirs)
-    )
+    one, other = ({place(row): _best(row, test=test) for row in rows if some(row)} for some in (ours, theirs))
     return [(at.seed, one[at], other[at]) for at in sorted(one.keys() & other.keys())]
+
+
+def _best(row: Row, *, test: bool) -> float:
+    return (row.best_test if test else row.best_train) or 0.0
 
 
 class Place(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ def curves(rows: Sequence[Row], path: Path) -> None:
         some = [row for row in rows if (row.cell.data, row.member.width, row.member.lr) == panel]
         for number, label in enumerate(labels):
             _line(axis, [row for row in some if row.cell.label == label], label, number)
+        axis.set_xticks(*_ticks({row.member.depth for row in some}), fontsize=8)
         axis.set_title(_titled(panel, panels), fontsize=9)
         axis.set_xlabel("depth")
         axis.set_ylim(0, 1.02)
@@ -44,11 +45,14 @@ def curves(rows: Sequence[Row], path: Path) -> None:
 
 
 def learning(rows: Sequence[Row], path: Path) -> None:
-    """Draw test accuracy over epochs at the greatest depth, mean over seeds; below it the gates' residual, if any."""
+    """Draw test accuracy over epochs on the first data at their greatest depth, and the gates' residual, if any.
+
+    A thin line a seed, and their mean as far as all of them go: one that broke down ends where it did.
+    """
     from matplotlib.figure import Figure
 
-    deepest = max(row.member.depth for row in rows)
     data = rows[0].cell.data
+    deepest = max(row.member.depth for row in rows if row.cell.data == data)
     some = [row for row in rows if (row.member.depth, row.cell.data) == (deepest, data)]
     gated = any(row.trace.get("residual") for row in some)
     figure = Figure(figsize=(6.4, 5.6 if gated else 3.8))
@@ -59,7 +63,8 @@ def learning(rows: Sequence[Row], path: Path) -> None:
         _course(axes[0], own, "test_accuracy", label, number)
         if gated and own[0].trace.get("residual"):
             _course(axes[1], own, "residual", label, number)
-    axes[0].set_title(f"{data}, depth {deepest}", fontsize=9)
+    seeds = len({row.member.seed for row in some})
+    axes[0].set_title(f"{data}, depth {deepest}, {seeds} seed{'s' * (seeds > 1)}", fontsize=9)
     axes[0].set_ylabel("test accuracy")
     axes[0].set_ylim(0, 1.02)
     axes[-1].set_xlabel("epoch")
@@ -87,12 +92,35 @@ def _line(axis: Axes, rows: Sequence[Row], label: str, number: int) -> None:
 
 
 def _course(axis: Axes, rows: Sequence[Row], column: str, label: str, number: int) -> None:
-    """The mean over seeds at the epochs all of them have."""
-    length = min(len(row.trace[column]) for row in rows)
-    if length:
-        means = [statistics.fmean(row.trace[column][at] for row in rows) for at in range(length)]
-        epochs = [epoch + 1 for epoch in rows[0].trace["epoch"][:length]]
-        axis.plot(epochs, means, label=label, color=f"C{number}", marker="." if length < 30 else "", linewidth=1.4)
+    """Each seed, and the mean over seeds at the epochs all of them have."""
+    courses = [dict(zip(row.trace["epoch"], row.trace[column], strict=True)) for row in rows if column in row.trace]
+    for course in courses if len(courses) > 1 else ():
+        axis.plot([epoch + 1 for epoch in course], list(course.values()), color=f"C{number}", linewidth=0.6, alpha=0.45)
+    shared = shared_epochs(courses)
+    means = [statistics.fmean(course[epoch] for course in courses) for epoch in shared]
+    axis.plot(
+        [epoch + 1 for epoch in shared], means, label=label, color=f"C{number}", linewidth=1.6,
+        marker=MARKS[number % len(MARKS)], markersize=3.5, markevery=max(1, len(shared) // 10),
+    )  # fmt: skip
+
+
+def shared_epochs(courses: Sequence[Mapping[float, float]]) -> list[float]:
+    """The epochs of which all have a value: traces are thinned by their length, so that two may step differently.
+
+    >>> shared_epochs([{0: 0.1, 4: 0.2, 8: 0.3}, {0: 0.1, 1: 0.1, 2: 0.1, 3: 0.1, 4: 0.2}])
+    [0, 4]
+    """
+    return sorted(set.intersection(*(set(course) for course in courses))) if courses else []
+
+
+def _ticks(depths: Iterable[int]) -> tuple[list[int], list[str]]:
+    """A tick a depth, named where there is room for it."""
+    some = sorted(depths)
+    apart = (some[-1] - some[0]) / 14
+    named = [some[0]]
+    for depth in some[1:]:
+        named += [depth] * (depth - named[-1] >= apart)
+    return some, [str(depth) if depth in named else "" for depth in some]
 
 
 def _titled(panel: tuple[str, int, float], panels: Sequence[tuple[str, int, float]]) -> str:

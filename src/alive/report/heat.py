@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +32,9 @@ def heat(rows: Sequence[Row], path: Path) -> None:
     widths = sorted({row.member.width for row in rows})
     across = min(ACROSS, len(labels))
     down = -(-len(labels) // across)
-    size = (0.6 + across * (1.4 + 0.36 * len(depths)), 0.9 + 2 * down * (0.9 + 0.3 * len(widths)))
-    figure = Figure(figsize=size)
-    axes = figure.subplots(2 * down, across, squeeze=False, gridspec_kw={"hspace": 0.55})
+    size = (1.6 + across * (0.7 + 0.36 * len(depths)), 0.7 + 2 * down * (0.9 + 0.3 * len(widths)))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(2 * down, across, squeeze=False)
     for spare in axes.flat:
         spare.set_axis_off()
     for number, label in enumerate(labels):
@@ -43,9 +44,28 @@ def heat(rows: Sequence[Row], path: Path) -> None:
             axis.set_axis_on()
             image = _panel(axis, own, depths, widths, test=test)
             axis.set_title(f"{label}, {'validation' if test else 'training'}", fontsize=9)
-    bar = figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01)
+    bar = figure.colorbar(image, ax=axes, aspect=40, pad=0.01)
     bar.set_label("best accuracy", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    figure.suptitle(seeds_of(rows), fontsize=9)
     save_figure(figure, path, laid_out=False)
+
+
+def seeds_of(rows: Sequence[Row]) -> str:
+    """How many networks a cell of the map stands for.
+
+    >>> from alive.experiments import Cell
+    >>> from alive.train.fleet import Member
+    >>> seeds_of([Row(Cell(Member(depth, 4, seed=s)), 1.0, 1.0, None, None, {}) for depth in (1, 2) for s in range(3)])
+    'colour: mean of 3 seeds; number: how many of the 3 train'
+    """
+    places: dict[object, int] = defaultdict(int)
+    for row in rows:
+        places[row.cell.label, row.member.lr, row.member.depth, row.member.width] += 1
+    least, most = min(places.values()), max(places.values())
+    said = str(most) if least == most else f"{least} to {most}"
+    verb = "train" if _on_moons(rows) else "learn"
+    return f"colour: mean of {said} seed{'s' * (most > 1)}; number: how many of the {said} {verb}"
 
 
 def means(rows: Sequence[Row], *, test: bool = False) -> dict[Place, float]:
@@ -76,7 +96,7 @@ def _panel(axis, rows, depths, widths, *, test):  # type: ignore[no-untyped-def]
     least = 0.5 if _on_moons(rows) else 0.0
     image = axis.imshow(values, origin="lower", aspect="auto", cmap="magma", vmin=least, vmax=1)
     if not test:
-        _count(axis, rows, depths, widths, values)
+        _count(axis, rows, depths, widths, values, image)
     axis.set_xticks(range(len(depths)), [str(depth) for depth in depths], fontsize=6, rotation=90)
     axis.set_yticks(range(len(widths)), [str(width) for width in widths], fontsize=6)
     axis.set_xlabel("depth", fontsize=7)
@@ -84,15 +104,24 @@ def _panel(axis, rows, depths, widths, *, test):  # type: ignore[no-untyped-def]
     return image
 
 
-def _count(axis, rows, depths, widths, values) -> None:  # type: ignore[no-untyped-def]
+def _count(axis, rows, depths, widths, values, image) -> None:  # type: ignore[no-untyped-def]
     seeds: dict[Place, int] = defaultdict(int)
     succeeds = trains if _on_moons(rows) else learnt
     for row in rows:
         seeds[row.member.depth, row.member.width] += succeeds(row)
     for (depth, width), count in seeds.items():
         at = widths.index(width), depths.index(depth)
-        colour = "black" if values[at] > 0.75 else "white"
-        axis.text(at[1], at[0], str(count), ha="center", va="center", fontsize=6, color=colour)
+        axis.text(at[1], at[0], str(count), ha="center", va="center", fontsize=6, color=_ink(image, values[at]))
+
+
+def _ink(image: Any, value: float) -> str:
+    """Black on light cells, white on dark ones: whichever has the larger contrast (WCAG 2, relative luminance)."""
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in image.cmap(image.norm(value))[:3]
+    )
+    light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return "black" if (light + 0.05) ** 2 > 1.05 * 0.05 else "white"
 
 
 def _on_moons(rows: Sequence[Row]) -> bool:

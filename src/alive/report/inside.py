@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,8 +17,12 @@ from ..experiments.layers import layer_work
 from .moons import CLASSES, Panel, decision_maps
 from .save import save_figure
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 LAYERS = (0, 4, 25, 50)  # 0 is the input; the paper's choice
 SIDE = 80  # points of the plane a side
+STRETCH, SAME = 50, 1e-4  # most that one axis is stretched beyond the other, least side of a picture
 
 
 def activations(rows: Sequence[Row], path: Path) -> None:
@@ -39,7 +44,20 @@ def activations(rows: Sequence[Row], path: Path) -> None:
             place = f"layer {layer}" if layer else "input"
             axis.set_title(f"{row.cell.label}, {place}: {distinct} place{'s' * (distinct > 1)}", fontsize=7)
             axis.tick_params(labelsize=5)
+            for way in (axis.xaxis, axis.yaxis):
+                way.get_offset_text().set_fontsize(5)
+            _frame(axis, flat)
     save_figure(figure, path)
+
+
+def _frame(axis: Axes, flat: NDArray[np.float32]) -> None:
+    """No direction is stretched beyond fifty times the other, nor a single place to a cloud: that shows rounding."""
+    low, high = flat.min(0), flat.max(0)
+    least = max(float((high - low).max()) / STRETCH, SAME)
+    half = np.maximum(high - low, least) * 0.55
+    middle = (low + high) / 2
+    axis.set_xlim(middle[0] - half[0], middle[0] + half[0])
+    axis.set_ylim(middle[1] - half[1], middle[1] + half[1])
 
 
 @torch.no_grad()
@@ -95,6 +113,7 @@ def traces(rows: Sequence[Row], path: Path) -> None:
     for name, colour in (("loss", "#1f2933"), ("penalty", "#b42318")):
         above.semilogy(row.trace["epoch"], np.maximum(row.trace[name], 1e-8), color=colour, linewidth=0.8, label=name)
     above.legend(frameon=False, fontsize=8)
+    above.set_ylabel("cross-entropy; weighted penalty", fontsize=8)
     below.plot(row.trace["epoch"], row.trace["train_accuracy"], color="#2f6f9f", linewidth=0.8)
     below.set_ylabel("training accuracy", fontsize=8)
     below.set_xlabel("epoch", fontsize=8)
@@ -113,9 +132,11 @@ def layers(rows: Sequence[Row], path: Path) -> None:
         row = max((row for row in rows if row.member.depth == depth), key=_end)
         work = layer_work(row)
         axis.semilogy(np.arange(2, depth + 1), np.maximum(work.moves, 1e-8), color="#2f6f9f", linewidth=0.6)
-        said = f"{depth} layers: {work.needed} of {depth - 1} are needed for accuracy {work.accuracy:.3f}"
+        said = (
+            f"{depth:,} layers: {work.needed:,} of {depth - 1:,} are needed for training accuracy {work.accuracy:.3f}"
+        )
         axis.set_title(f"{said} (seed {row.member.seed})", fontsize=9)
-        axis.set_ylabel("distance", fontsize=8)
+        axis.set_ylabel("relative distance", fontsize=8)
         axis.tick_params(which="both", labelsize=7)
     axes[-1].set_xlabel("layer", fontsize=8)
     save_figure(figure, path)

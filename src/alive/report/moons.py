@@ -60,7 +60,7 @@ def decision_maps(panels: Sequence[Panel], x: NDArray[np.float64], y: NDArray[np
         axis.set_title(f"{panel.name}: accuracy {panel.accuracy[-1]:.2f}", fontsize=10)
         axis.set_xticks([])
         axis.set_yticks([])
-    figure.suptitle("What each network decides", fontsize=12)
+    figure.suptitle("What each network decides at its end, and its training accuracy there", fontsize=12)
     save_figure(figure, path)
 
 

@@ -23,10 +23,15 @@ def next_fleet(cells: Iterable[Cell], threads: int) -> list[Cell]:
     ahead = sorted(cells, key=lambda cell: -cell.cost)
     fleet: list[Cell] = []
     for cell in ahead:
-        if (cell.data, cell.points) != (ahead[0].data, ahead[0].points):
+        if _points(cell) != _points(ahead[0]):
             continue
         full = len(fleet) >= threads * FLEET_SIZE or sum(c.cost for c in fleet) + cell.cost > threads * FLEET_COST
         if full and len(fleet) >= threads:
             break
         fleet.append(cell)
     return fleet
+
+
+def _points(cell: Cell) -> tuple[object, ...]:
+    """All that decides which points a cell is trained and tested on: a fleet has one data set."""
+    return cell.data, cell.points, cell.test_points, cell.unscaled

@@ -48,17 +48,20 @@ class Run:
 class Store:
     """An open store; a context manager. Every call is one transaction, so that a kill loses nothing finished.
 
-    WAL lets several processes of one machine work on it at once; a network folder is no place for it.
+    WAL lets several processes of one machine work on it at once; a network folder is no place for it. Unless it may be
+    created it is only read: then its folder need not be writable, and the file stays as it is.
     """
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         if not create and not path.exists():
             raise AliveError(f"there is no store {path}", "Run `alive reproduce` first, or name the file with --store")
+        if path.is_dir():
+            raise AliveError(f"{path} is a folder, not a store", "Name a file with --store")
         with self._guarded():
-            self._db = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            self._db = _connected(path) if create else _to_read(path)
             try:
-                self._settle()
+                self._settle(create=create)
             except BaseException:
                 self._db.close()
                 raise
@@ -82,8 +85,20 @@ class Store:
             for cell in cells:
                 query = "SELECT result, weights FROM cells WHERE key = ?"
                 for result, weights in self._db.execute(query, (cell.key,)):
-                    found.append(Row.read(cell, json.loads(result), weights))
+                    found.append(self._read(cell, result, weights))
         return found
+
+    def _read(self, cell: Cell, result: str, weights: bytes | None) -> Row:
+        """One row; what another version wrote, or nobody, is said."""
+        try:
+            return Row.read(cell, json.loads(result), weights)
+        except ValueError as error:  # among them what json cannot read
+            net = f"{cell.label} {cell.member.depth}x{cell.member.width}, seed {cell.member.seed}"
+            raise AliveError(
+                f"{self.path}: the row of {net} cannot be read ({error}); another version of alive wrote it, or it is "
+                "damaged",
+                "Use the alive that wrote it, or name another file with --store",
+            ) from None
 
     def claim(self, keys: Sequence[str], owner: Owner) -> set[str]:
         """Take those of the keys that are neither done nor in the hands of a living process."""
@@ -162,9 +177,9 @@ class Store:
         newest = sorted(last.items(), key=lambda each: -each[1])
         return [(moment, json.loads(hard), json.loads(soft)) for (hard, soft), moment in newest]
 
-    def _settle(self) -> None:
+    def _settle(self, *, create: bool) -> None:
         """Check that the file is ours, or make it so if it is empty."""
-        if self._mark() == (0, 0, 0):
+        if create and self._mark() == (0, 0, 0):
             self._patiently("PRAGMA journal_mode = WAL")
             with self._transaction() as db:
                 if self._mark() == (0, 0, 0):  # nobody was quicker
@@ -172,16 +187,20 @@ class Store:
                         db.execute(statement)
                     db.execute(f"PRAGMA application_id = {APPLICATION}")
                     db.execute(f"PRAGMA user_version = {VERSION}")
-        application, version, _ = self._mark()
+        application, version, tables = self._mark()
+        if (application, version, tables) == (0, 0, 0):
+            raise AliveError(f"the store {self.path} is empty", "Run `alive reproduce` first")
         if application != APPLICATION:
             raise AliveError(f"{self.path} is a database of another program", "Name another file with --store")
         if version > VERSION:
             raise AliveError(
                 f"{self.path} was made by a newer alive", "Update alive, or name another file with --store"
             )
-        self._patiently("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("SELECT count(*) FROM cells, claims, runs").fetchone()
+        if create:
+            self._patiently("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+        for table in ("cells", "claims", "runs"):
+            self._db.execute(f"SELECT count(*) FROM {table}").fetchone()
 
     def _mark(self) -> tuple[int, int, int]:
         """Whose file it is, which version of the schema, and how many tables."""
@@ -220,6 +239,26 @@ class Store:
             yield
         except sqlite3.Error as error:
             raise _worded(self.path, error) from None
+
+
+def _connected(path: Path | str) -> sqlite3.Connection:
+    uri = isinstance(path, str)
+    return sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False, uri=uri)
+
+
+def _to_read(path: Path) -> sqlite3.Connection:
+    """Open it to be read alone; where nothing may be written beside it and nobody does, without SQLite's own files."""
+    place = path.absolute().as_uri()
+    db = _connected(f"{place}?mode=rw")  # what is opened as "ro" leaves SQLite's own files behind
+    try:
+        db.execute("PRAGMA query_only = ON")
+        db.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.OperationalError:
+        db.close()
+        if path.with_name(f"{path.name}-wal").exists():  # rows that are not in the file yet
+            raise
+        return _connected(f"{place}?immutable=1")
+    return db
 
 
 def _worded(path: Path, error: sqlite3.Error) -> AliveError:
