@@ -2,39 +2,64 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from pathlib import Path
 
 from .errors import AliveError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file in one step, through a neighbour that is safely on disk first."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Replace a file in one step, through a neighbour that is safely on disk first; links and permissions stay."""
     try:
+        target = _file(path)
+        part = _neighbour(target, "part")
         try:
             with part.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(part, path)
+            if target.exists():
+                shutil.copymode(target, part)
+            os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise unwritable(path, error) from None
 
 
 def expect_writable(path: Path) -> None:
     """Refuse, before any work is done, a path that could not be written after it."""
-    probe = path.with_name(f".{path.name}.{os.getpid()}.probe")
     try:
-        if path.is_dir():
-            raise IsADirectoryError(21, "is a folder")
+        probe = _neighbour(_file(path), "probe")
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise unwritable(path, error) from None
 
 
-def _unwritable(path: Path, error: OSError) -> AliveError:
-    return AliveError(f"cannot write {path}: {error.strerror}", "Choose a folder that exists and can be written")
+def unwritable(path: Path, error: OSError) -> AliveError:
+    """What to say of a file that could not be written."""
+    cure = "Make room there, or choose another folder" if error.errno in FULL else CHOOSE
+    return AliveError(f"cannot write {path}: {error.strerror}", cure)
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+CHOOSE = "Choose a folder that exists and can be written"
+
+
+def _file(path: Path) -> Path:
+    """The file that a path and its links lead to. What is there and no file (a folder, a device) would be lost."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "it is a device or a pipe, not a file")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is write-protected")
+    return target
+
+
+def _neighbour(target: Path, purpose: str) -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}.{purpose}")

@@ -111,3 +111,27 @@ def test_places_that_hold_no_data(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(AliveError, match=says):
             from_file(tmp_path / name)
+
+
+def test_other_byte_orders_and_capital_endings_are_read(tmp_path: Path) -> None:
+    x = np.arange(6, dtype=">f4").reshape(3, 2)
+    np.savez(tmp_path / "far.npz", x=x, y=np.array([0, 1, 1], dtype=">i4"))
+    (tmp_path / "far.npz").rename(tmp_path / "FAR.NPZ")
+    data = load(tmp_path / "FAR.NPZ")
+    assert data.train_x.tolist() == x.tolist()
+    assert data.train_y.tolist() == [0, 1, 1]
+
+
+def test_a_pickle_is_not_recommended(tmp_path: Path) -> None:
+    np.savez(tmp_path / "objects.npz", x=np.array([{"a": 1}], dtype=object), y=[0])
+    (tmp_path / "noise.npz").write_bytes(b"noise" * 99)
+    for name in ("objects.npz", "noise.npz"):
+        with pytest.raises(AliveError, match="or holds pickled objects") as caught:
+            load(tmp_path / name)
+        assert "allow_pickle" not in str(caught.value)
+
+
+def test_a_table_of_text_is_refused_with_the_way_to_write_arrays(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("a,b,y\n1,2,0\n")
+    with pytest.raises(AliveError, match=r"numpy.savez"):
+        load(tmp_path / "data.csv")

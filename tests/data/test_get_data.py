@@ -177,7 +177,8 @@ def test_sources_that_hold_no_set(tmp_path: Path, name: str, content: bytes | No
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(AliveError, match=says):
-        get("mnist", tmp_path / name)
+        get("mnist", tmp_path / name, into=tmp_path / "there")
+    assert not (tmp_path / "there").exists(), "nothing is begun"
 
 
 def test_a_source_that_lacks_a_file_says_which(shelf: Path, tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ class StopAt:
         {"optimiser": "sgd", "batch_size": 8, "shuffle": True, "weight_decay": 0.01},
         {"optimiser": "sgd", "momentum": 0.0},
         {"optimiser": "adam"},
+        {"optimiser": "adam", "batch_size": 5, "channels_last": True},
+        {"optimiser": "sgd", "batch_size": 5, "channels_last": True},
     ],
 )
 def test_half_and_half_equals_the_whole_to_the_bit(
@@ -215,12 +217,11 @@ class Untouched(nn.Linear):
 def test_a_path_that_cannot_be_written_is_refused_before_training(tmp_path: Path) -> None:
     data = tensors([[1.0], [2.0]], [0, 1])
     (tmp_path / "file").write_text("")
-    for path in (tmp_path / "no" / "run", tmp_path / "file" / "run"):
+    for path in (tmp_path / "no" / "run", tmp_path / "file" / "run", tmp_path):
         with pytest.raises(AliveError, match="cannot write"):
             train(Untouched(1, 1), data, checkpoint=path)
-    for path in (tmp_path, tmp_path / "file"):
-        with pytest.raises(AliveError, match="exists already"):
-            train(Untouched(1, 1), data, checkpoint=path)
+    with pytest.raises(AliveError, match="exists already"):
+        train(Untouched(1, 1), data, checkpoint=tmp_path / "file")
 
     class Strange(Untouched):
         def get_extra_state(self) -> object:
@@ -229,3 +230,48 @@ def test_a_path_that_cannot_be_written_is_refused_before_training(tmp_path: Path
     with pytest.raises(AliveError, match="'_extra_state' is no tensor"):
         train(Strange(1, 1), data, checkpoint=tmp_path / "run")
     assert sorted(os.listdir(tmp_path)) == ["file"], "nothing is left behind"
+
+
+def test_bytes_read_at_another_scale_are_another_run(tmp_path: Path) -> None:
+    from alive.data import images
+
+    pixels = torch.randint(256, (12, 1, 3, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    data = images(pixels, torch.arange(12) % 3)
+    train(conv(), data, Settings(epochs=1), checkpoint=tmp_path / "run")
+    with pytest.raises(AliveError, match="belongs to another run: data was"):
+        train(conv(), data.unscaled(), Settings(epochs=2), checkpoint=tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("about", ["{}", '{"settings": {}, "place": 3}', "[]", "no json"])
+def test_a_whole_file_of_another_version_is_refused(about: str, tmp_path: Path) -> None:
+    finished(tmp_path / "run")
+    kept = checkpoint.load(tmp_path / "run")
+    found = {f"model/{name}": value for name, value in kept.model.items()}
+    header = {"alive": about, "format": str(checkpoint.FORMAT), "sum": checkpoint._sum(found, about)}
+    save_file(found, tmp_path / "other", header)
+    with pytest.raises(AliveError, match=r"lacks something|is damaged"):
+        train(everything(), toy(), Settings(epochs=2, batch_size=8), checkpoint=tmp_path / "other", resume=True)
+
+
+def test_a_second_run_at_the_same_path_is_refused_while_the_first_lasts(tmp_path: Path) -> None:
+    path, settings = tmp_path / "run", Settings(epochs=2, batch_size=8)
+    said: list[str] = []
+
+    def also(epoch: int, model: nn.Module) -> None:
+        with pytest.raises(AliveError) as caught:
+            train(everything(), toy(), settings, checkpoint=path, resume=True)
+        said.append(str(caught.value))
+
+    train(everything(), toy(), settings, checkpoint=path, on_epoch=also)
+    assert len(said) == 2
+    assert "another process is training with" in said[0]
+    assert os.listdir(tmp_path) == ["run"], "the lock goes with the run"
+    train(everything(), toy(), settings, checkpoint=path, resume=True)
+
+
+def test_weights_that_are_not_there_or_no_safetensors_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(AliveError, match=r"there is no file .*Correct the path"):
+        checkpoint.load_weights(dense(), tmp_path / "none")
+    torch.save(dense().state_dict(), tmp_path / "weights.pt")
+    with pytest.raises(AliveError, match=r"no safetensors file.*safetensors.torch.save_file"):
+        checkpoint.load_weights(dense(), tmp_path / "weights.pt")

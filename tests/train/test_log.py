@@ -61,6 +61,24 @@ def test_csv_refuses_other_files_and_places(tmp_path: Path) -> None:
         CsvLogger(tmp_path / "no" / "rows.csv")
     with pytest.raises(AliveError, match="cannot write"):
         CsvLogger(tmp_path)
+    CsvLogger(tmp_path / "new.csv")
+    assert not (tmp_path / "new.csv").exists(), "a run that is refused later leaves no empty log"
+
+
+def test_a_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
+    log = CsvLogger(tmp_path / "rows.csv")
+    log.row(ROWS[0])
+    log.close()
+    log._file = open("/dev/full", "w")  # noqa: SIM115 - the log closes it; what the disk does when its last byte is written
+    with pytest.raises(AliveError, match=r"cannot write .*rows.csv: No space left on device. Make room"):
+        log.row(ROWS[1])
+    log.close()
+
+
+def test_tensorboard_refuses_a_place_before_training(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(AliveError, match="cannot write"):
+        TensorBoardLogger(tmp_path / "file")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

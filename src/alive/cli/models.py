@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .words import BatchNorm, DataSource, Init, ModelSource, Seed, fail, interruptible, show
+from ..errors import AliveError, expect
+from .words import BatchNorm, DataSource, Init, ModelSource, Seed, fail, interruptible, pure, say, show
 
 if TYPE_CHECKING:
     from ..diagnosis import Census
@@ -36,13 +37,14 @@ def census(
     limits = [diagnosis.Limit.parse(text) for text in fail_on or []]
     if html is not None:
         expect_writable(html)
-    points = sources.data(data)
-    network = sources.model(model, points, init=init, batch_norm=batch_norm, seed=seed)
-    if weights is not None:
-        from ..train.checkpoint import load_weights
+    with interruptible(), pure(as_json):
+        points = sources.data(data)
+        network = sources.model(model, points, init=init, batch_norm=batch_norm, seed=seed)
+        if weights is not None:
+            from ..train.checkpoint import load_weights
 
-        load_weights(network, weights)
-    found = diagnosis.census(network, sources.points(points, split), keep_points=keep_points)
+            load_weights(network, weights)
+        found = diagnosis.census(network, sources.points(points, split), keep_points=keep_points)
     if html is not None:
         write_atomically(html, page(found, f"Census of {model} on {data}").encode())
     if as_json:
@@ -67,7 +69,7 @@ def train(
     aggregate: Annotated[str, typer.Option(help="sumsq, sum, norm, mean or balanced.")] = "sumsq",
     checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to resume from.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
-    csv: Annotated[Path | None, typer.Option(help="A line an epoch.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="A line an epoch; replaces an older log.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
     init: Init = "glorot",
     batch_norm: BatchNorm = False,
@@ -82,13 +84,14 @@ def train(
     from ..penalties import Jumpstart, Schedule
     from ..train.ranks import joined
 
+    _expect_penalty(jumpstart, weight, final_weight, schedule, aggregate)
     settings = training.Settings(
         epochs=epochs, batch_size=batch_size, optimiser=optimiser, lr=lr, shuffle=shuffle, seed=seed
     )
     points = sources.data(data)
     network = sources.model(model, points, init=init, batch_norm=batch_norm, seed=seed)
     planned = Schedule(weight, final_weight, schedule)
-    keep = Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) if jumpstart else None
+    keep = Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) if jumpstart is not None else None
     loggers: list[training.Logger] = [] if csv is None else [training.CsvLogger(csv)]
     if tensorboard is not None:
         loggers.append(training.TensorBoardLogger(tensorboard))
@@ -107,11 +110,29 @@ def train(
         )
     if not ranks.is_main:
         return
-    show(count(network, sources.points(points)))
+    try:
+        show(count(network, sources.points(points)))
+    except AliveError as error:  # a network without one-sided units has been trained all the same
+        say(str(error))
     if result.last is not None:
         print(f"last  {_accuracies(result.last)}\nbest  {_accuracies(result.best)}")
     if result.stopped:
         fail(result.stopped, 1)
+
+
+def _expect_penalty(
+    jumpstart: str | None, weight: float, final_weight: float | None, schedule: str, aggregate: str
+) -> None:
+    """Refuse words about a penalty that is not asked for, and a schedule that is half said."""
+    usual = (weight, final_weight, schedule, aggregate) == (1e-4, None, "constant", "sumsq")
+    moves = schedule in ("linear", "cosine")
+    expect(
+        [
+            (jumpstart is not None or usual, "--weight, --schedule and --aggregate need a penalty: add --jumpstart UP"),
+            (not moves or final_weight is not None, f"a {schedule} schedule needs an end: add --final-weight 0"),
+            (schedule != "constant" or final_weight is None, "--final-weight needs a way there: add --schedule linear"),
+        ]
+    )
 
 
 def _check(found: Census, limits: list[Any]) -> None:

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from ..errors import AliveError
-from .words import BatchNorm, DataSource, Init, interruptible, show
+from .words import BatchNorm, DataSource, Init, Seed, interruptible, pure, show
 
 
 def preflight(
     model: Annotated[
         str | None,
-        typer.Argument(metavar="[MODEL]", help="depth x width such as 50x4, or package.module:make_model."),
+        typer.Argument(metavar="MODEL", help="depth x width such as 50x4, or package.module:make_model."),
     ] = None,
     depth: Annotated[int | None, typer.Option(help="Hidden layers, instead of MODEL.")] = None,
     width: Annotated[int | None, typer.Option(help="Units a hidden layer, instead of MODEL.")] = None,
@@ -24,7 +24,7 @@ def preflight(
         int | None, typer.Option(min=1, help="Fresh networks; by default as many as take seconds.")
     ] = None,
     points: Annotated[int | None, typer.Option(min=1, help="Training points looked at, at most.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 10,
+    seed: Seed = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> None:
     """Say before any training how likely a network is born dead, and what to change."""
@@ -35,7 +35,9 @@ def preflight(
     from ..preflight import preflight as judge
 
     chosen = model or f"{depth}x{width}"
-    with interruptible():
+    if ":" in chosen:
+        sources.expect_plain(init=init, batch_norm=batch_norm)
+    with interruptible(), pure(as_json):
         found = judge(
             chosen,
             sources.data(data),

@@ -33,8 +33,8 @@ def demo(
 
 
 def bench(
-    which: Annotated[list[str] | None, typer.Argument(help="Such as penalty; by default all.")] = None,
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds, of which the shortest counts.")] = 25,
+    which: Annotated[list[str] | None, typer.Argument(metavar="WHAT", help="Such as penalty; by default all.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds, of which the shortest counts.")] = 25,
 ) -> None:
     """Measure what things cost, as ratios; exit with 1 if a target is missed."""
     from ..benchmarks import BENCHMARKS

@@ -24,20 +24,33 @@ def from_file(path: str | PathLike[str]) -> Data:
     alive.errors.AliveError: there is no file nowhere.npz.
     """
     path = Path(path)
-    if path.suffix not in READERS:
-        raise AliveError(f"cannot read data from {path}", f"Give a file ending in {' or '.join(READERS)}")
+    ending = path.suffix.lower()
+    if ending not in READERS:
+        raise AliveError(
+            f"cannot read data from {str(path)!r}",
+            f'Give a file ending in {" or ".join(READERS)}; numpy.savez("data.npz", x=x, y=y) writes one',
+        )
     if not path.is_file():
         raise AliveError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
-    return _named(path, READERS[path.suffix](path))
+    return _named(path, READERS[ending](path))
 
 
 def _npz(path: Path) -> dict[str, Any]:
     # Numpy refuses a pickle with a ValueError, but a damaged archive fails in as many ways as it has parts.
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except Exception as error:
+            return {key: _native(archive[key]) for key in archive.files}
+    except OSError as error:
         raise _unreadable(path, error) from None
+    except Exception as error:
+        other = "it is no archive of arrays, or holds pickled objects"
+        pickled = isinstance(error, TypeError) or "pickle" in str(error)
+        raise _unreadable(path, ValueError(other) if pickled else error) from None
+
+
+def _native(array: Any) -> Any:
+    """The numbers in the byte order of this machine, as torch wants them."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _safetensors(path: Path) -> dict[str, Any]:

@@ -41,9 +41,11 @@ def get(
     folder = (into or places.home()) / name
     if (there := _there(known, folder)) is not None:
         return folder, there
+    taken = None if source is None else take(known, source)
     incoming = _made(folder / ".incoming")
-    if source is not None:
-        _stage(known, source, incoming)
+    if taken is not None:
+        for file_name, content in taken.items():
+            _write(incoming / file_name, gunzipped(content)[0])
     else:
         for file in known.files:
             _download(known, file, incoming, mirror=mirror, report=report, tries=tries, pause=pause)
@@ -59,11 +61,6 @@ def _there(known: ImageSet, folder: Path) -> Data | None:
         return opened(known, paths)
     except AliveError:
         return None
-
-
-def _stage(known: ImageSet, source: Path, incoming: Path) -> None:
-    for name, content in take(known, source).items():
-        _write(incoming / name, gunzipped(content)[0])
 
 
 def _download(

@@ -13,6 +13,8 @@ from torch import Tensor
 from ..errors import AliveError, expect
 from .choice import choose
 
+MANY = 10_000  # classes that even a smaller number of points may have
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Data:
@@ -153,7 +155,7 @@ def tensors(
     test_x = None if test_x is None else _points(name, "test_x", test_x)
     test_y = None if test_y is None else _labels(name, "test_y", test_y)
     if classes is None:
-        classes = _classes(train_y, test_y)
+        classes = _classes(name, train_y, test_y)
     return Data(name, train_x, train_y, test_x, test_y, classes)
 
 
@@ -174,7 +176,7 @@ def images(
     train_y = _labels(name, "y", y)
     test_y = None if test_y is None else _labels(name, "test_y", test_y)
     if classes is None:
-        classes = _classes(train_y, test_y)
+        classes = _classes(name, train_y, test_y)
     mean, std = channel_scale(x) if _bytes(x) and x.dim() == 4 and x.numel() else (None, None)
     return Data(name, x, train_y, test_x, test_y, classes, mean, std)
 
@@ -199,28 +201,41 @@ def channel_scale(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _points(name: str, what: str, values: Any) -> Tensor:
-    return _tensor(name, what, values).to(torch.get_default_dtype())
+    given = _tensor(name, what, values)
+    points = given.to(torch.get_default_dtype())
+    if given.is_floating_point() and bool((given.isfinite() & ~points.isfinite()).any()):
+        raise AliveError(f"{name}: {what} holds numbers too large for {points.dtype}", "Scale them")
+    return points
 
 
 def _labels(name: str, what: str, values: Any) -> Tensor:
     labels = _tensor(name, what, values)
     whole = labels.long()
     if not torch.equal(whole.to(labels.dtype), labels):
-        raise AliveError(f"{name}: {what} must hold whole numbers", "Number the classes 0, 1, 2 ...")
+        raise AliveError(f"{name}: {what} must hold whole numbers", "Number the classes 0, 1, 2 and so on")
     return whole
 
 
-def _classes(train_y: Tensor, test_y: Tensor | None) -> int:
-    """One more than the largest label, at least two."""
+def _classes(name: str, train_y: Tensor, test_y: Tensor | None) -> int:
+    """One more than the largest label, at least two; labels that cannot be class numbers are refused."""
     seen = (train_y,) if test_y is None else (train_y, test_y)
-    return max([2, *(int(labels.max()) + 1 for labels in seen if labels.numel())])
+    classes = max([2, *(int(labels.max()) + 1 for labels in seen if labels.numel())])
+    if classes > max(MANY, len(train_y) if train_y.dim() else 0):
+        raise AliveError(
+            f"{name}: labels go up to {classes - 1}, and there are {train_y.numel()} training points",
+            "Number the classes 0, 1, 2 and so on, or say how many classes there are",
+        )
+    return classes
 
 
 def _tensor(name: str, what: str, values: Any) -> Tensor:
     try:
         tensor = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise AliveError(f"{name}: {what} is no array of numbers ({error})") from None
+        reason = str(error).split(". ")[0].rstrip(".")
+        raise AliveError(
+            f"{name}: {what} is no array of numbers ({reason})", "Turn text and dates into numbers"
+        ) from None
     if tensor.is_complex():
         raise AliveError(f"{name}: {what} is complex", "Give real numbers")
     return tensor
@@ -271,4 +286,5 @@ def _infinite(x: Tensor) -> str:
     count = int(wrong.sum())
     if count == 0:
         return ""
-    return f"{count} of {x.numel()} numbers are NaN or infinite, the first at index {wrong.nonzero()[0].tolist()}"
+    first = wrong.nonzero()[0].tolist()
+    return f"{count} of {x.numel()} numbers are NaN or infinite, the first at index {first}; leave such points out"

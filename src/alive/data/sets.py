@@ -62,7 +62,7 @@ def load(source: str | PathLike[str]) -> Data:
     if str(source) in DATA:
         return DATA[str(source)]()
     path = Path(source)
-    if path.suffix in READERS or path.exists():
+    if path.suffix.lower() in READERS or path.exists():
         return from_file(path)
     raise AliveError(
         f"unknown data {str(source)!r}",

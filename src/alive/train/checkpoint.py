@@ -56,7 +56,12 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimiser: optim.Optimizer
             "Freeze the same parameters as before",
         )
     model.load_state_dict(checkpoint.model)
-    state = {index: checkpoint.optimiser[name] for index, name in enumerate(names) if name in checkpoint.optimiser}
+    trained = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    state = {
+        index: {key: _laid_out_as(parameter, value) for key, value in checkpoint.optimiser[name].items()}
+        for index, (name, parameter) in enumerate(zip(names, trained, strict=True))
+        if name in checkpoint.optimiser
+    }
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
     torch.set_rng_state(checkpoint.random["cpu"])
     if torch.cuda.is_available():
@@ -85,23 +90,30 @@ def load(path: str | PathLike[str]) -> Checkpoint:
 
 def load_weights(model: nn.Module, path: str | PathLike[str]) -> None:
     """Put the weights of a checkpoint, or of a plain .safetensors state dict, into a model of the same architecture."""
-    header, tensors = _read(Path(path))
+    header, tensors = _read(Path(path), what="file", cure=SAVE)
     kept = _parse(Path(path), header, tensors).model if "alive" in header else tensors
     _expect_same_architecture(kept, model.state_dict())
     model.load_state_dict(kept)
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+SAVE = "Save weights with safetensors.torch.save_file(model.state_dict(), path)"
+
+
+def _read(
+    path: Path, *, what: str = "checkpoint", cure: str = "Take another file, or begin anew"
+) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Header and tensors of a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise AliveError(f"there is no checkpoint {path}", "Leave out resume to begin, or correct the path")
+        begin = "Leave out resume to begin, or correct the path" if what == "checkpoint" else "Correct the path"
+        raise AliveError(f"there is no {what} {str(path)!r}", begin)
     try:
         with safe_open(path, "pt") as file:
             return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, ValueError, SafetensorError) as error:
-        raise AliveError(f"{path} is damaged or no checkpoint: {error}", "Take another file, or begin anew") from None
+        kind = "checkpoint" if what == "checkpoint" else "safetensors file"
+        raise AliveError(f"{path} is damaged or no {kind}: {error}", cure) from None
 
 
 def _parse(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> Checkpoint:
@@ -120,7 +132,11 @@ def _parse(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> Ch
     for name, value in _part(tensors, "optimiser/").items():
         parameter, _, key = name.rpartition("/")
         optimiser.setdefault(parameter, {})[key] = value
-    return Checkpoint(_part(tensors, "model/"), optimiser, _part(tensors, "random/"), json.loads(header["alive"]))
+    try:
+        about = json.loads(header["alive"])
+    except ValueError as error:
+        raise AliveError(f"{path} is damaged: {error}", "Resume from another, or begin anew") from None
+    return Checkpoint(_part(tensors, "model/"), optimiser, _part(tensors, "random/"), about)
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -150,6 +166,13 @@ def _bytes(tensor: Tensor) -> memoryview:
 
 def _copy(value: Tensor) -> Tensor:
     return value.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _laid_out_as(parameter: Tensor, value: Tensor) -> Tensor:
+    """The value in the parameter's layout: fused optimisers pair the numbers of the two in the order of memory."""
+    if value.shape != parameter.shape:
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
 
 
 def _random_state() -> dict[str, Tensor]:

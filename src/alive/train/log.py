@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, fields
 from os import PathLike
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Protocol, TextIO
 from rich.progress import MofNCompleteColumn
 
 from ..errors import AliveError
-from ..files import write_atomically
+from ..files import expect_writable, unwritable, write_atomically
 from .bars import bars
 from .result import Row
 
@@ -50,20 +51,24 @@ class CsvLogger:
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
         self._file: TextIO | None = None
-        try:
-            self.path.open("a").close()  # a path that cannot be written shall stop the run before it begins
-        except OSError as error:
-            raise AliveError(f"cannot write {self.path}: {error.strerror}", "Choose another path for the log") from None
+        expect_writable(self.path)  # a path that cannot be written shall stop the run before it begins
         self._before(0)
 
     def row(self, row: Row) -> None:
         """Write one line and see that it leaves the program."""
-        if self._file is None:
-            write_atomically(self.path, (HEADER + self._before(row.epoch)).encode())
-            self._file = self.path.open("a", newline="", encoding="utf-8")
         values = asdict(row).values()
-        self._file.write(",".join("" if value is None else repr(value) for value in values) + "\n")
-        self._file.flush()
+        line = ",".join("" if value is None else repr(value) for value in values) + "\n"
+        try:
+            if self._file is None:
+                write_atomically(self.path, (HEADER + self._before(row.epoch)).encode())
+                self._file = self.path.open("a", newline="", encoding="utf-8")
+            self._file.write(line)
+            self._file.flush()
+        except OSError as error:
+            with suppress(OSError):  # closing tries to write once more
+                self.close()
+            self._file = None
+            raise unwritable(self.path, error) from None
 
     def close(self) -> None:
         """Close the file."""
@@ -73,7 +78,12 @@ class CsvLogger:
 
     def _before(self, epoch: int) -> str:
         """The lines of earlier epochs; one torn by a crash, which has no end, is not among them."""
-        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        try:
+            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise AliveError(f"cannot read {self.path}: {error.strerror}", "Choose another path for the log") from None
         if lines and lines[0] != HEADER:
             raise AliveError(f"{self.path} exists and is no log of a training run", "Choose another path for the log")
         whole = [line for line in lines[1:] if line.endswith("\n") and line.split(",")[0].isdigit()]
@@ -89,6 +99,11 @@ class TensorBoardLogger:
         except ImportError:
             raise AliveError("TensorBoard is not installed", 'Run pip install "alive[tensorboard]"') from None
         self.folder = Path(folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
+        expect_writable(self.folder / "events")
         self._open: Callable[..., Any] = SummaryWriter
         self._writer: Any = None
 

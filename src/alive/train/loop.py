@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from ..data import Data
-from ..errors import expect
+from ..errors import AliveError, expect
 from ..nn import set_epoch
 from .checkpoint import checksum
 from .log import Logger, Progress
 from .points import Points
 from .ranks import ALONE, Ranks
 from .result import Result, Row
-from .saver import Place, Saver
+from .saver import Place, Saver, sole
 from .settings import OPTIMISERS, Settings, groups
 from .task import accuracy, logits_of, task_loss
 
@@ -90,6 +90,7 @@ def train(
         run = _Run(model, data, settings, keep, ranks)
         kept_by = None if keep is None else repr(keep)
         identity = {"settings": asdict(settings), "data": _fingerprint(data), "keep": kept_by}
+        at_end.enter_context(sole(checkpoint if ranks.is_main else None))
         saver = Saver(checkpoint, (model, run.optimiser), identity=identity, every=checkpoint_every, ranks=ranks)
         place = saver.begin(resume=resume)
         if progress is not None:
@@ -158,7 +159,7 @@ class _Run:
         if self.keep is not None:
             self.keep.set_progress(self._progress(place))
         self.optimiser.zero_grad()
-        logits = self.shared(x)
+        logits = self._logits(x)
         task = task_loss(logits, y)
         penalty = task.new_zeros(()) if self.keep is None else self.keep.penalty()
         values = {"task loss": self.ranks.mean(task.item(), **sizes), "penalty": penalty.item()}
@@ -172,6 +173,19 @@ class _Run:
         right = self.ranks.mean(accuracy(logits, y), **sizes) if self.settings.running else 0.0
         place.count(values["task loss"], values["penalty"], right, points=len(numbers))
         return None
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """What the model makes of a batch; a model that cannot read it is told so with the shape."""
+        try:
+            return self.shared(x)  # type: ignore[no-any-return]
+        except Exception as error:
+            if isinstance(error, AliveError):
+                raise
+            reason = str(error).strip().split("\n")[0].rstrip(".")
+            raise AliveError(
+                f"the model could not run on points {list(x.shape)}: {reason}",
+                "Check the shapes that forward() expects",
+            ) from error
 
     def _advise(self, fault: str) -> str:
         penalty = "" if self.keep is None else ", a smaller penalty"
@@ -241,5 +255,6 @@ def _seeded(model: nn.Module, seed: int) -> Iterator[None]:
 
 
 def _fingerprint(data: Data) -> str:
-    """Name, size and checksum of the training set."""
-    return f"{data.name} of {len(data.train_y)} points, sum {checksum(*data.train)}"
+    """Name, size and checksum of the training set, and of the scale at which its bytes are read."""
+    scale = [] if data.mean is None else [repr((data.mean, data.std))]
+    return f"{data.name} of {len(data.train_y)} points, sum {checksum(*data.train, *scale)}"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -15,9 +18,15 @@ from typing import Any
 from torch import nn, optim
 
 from ..errors import AliveError, expect
+from ..files import expect_writable, unwritable
 from . import checkpoint
 from .ranks import ALONE, Ranks
 from .result import Row
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 @dataclass(slots=True)
@@ -44,6 +53,39 @@ class Place:
         self.rows.append(row)
         self.epoch, self.step = self.epoch + 1, 0
         self.loss = self.penalty = self.right = 0.0
+
+
+@contextmanager
+def sole(path: str | PathLike[str] | None) -> Iterator[None]:
+    """Keep a second run from the same checkpoint while this one lasts; the lock goes with the process, however it ends.
+
+    Where locks are unknown, on Windows and some network disks, nothing is kept.
+    """
+    if path is None or fcntl is None:
+        yield
+        return
+    target = Path(os.path.realpath(path))
+    if target.is_dir() or not target.parent.is_dir():  # refused where it is read or written
+        yield
+        return
+    lock = target.with_name(f".{target.name}.lock")
+    try:
+        held = lock.open("w")
+    except OSError as error:
+        raise unwritable(Path(path), error) from None
+    with held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AliveError(
+                f"another process is training with {path}", "Wait until it ends, or choose another path"
+            ) from None
+        except OSError:
+            pass
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 class Saver:
@@ -101,20 +143,27 @@ class Saver:
             self._saved = time.monotonic()
 
     def _start(self) -> Place:
-        if self.path is not None and self.ranks.is_main and self.path.exists():
-            raise AliveError(
-                f"{self.path} exists already and would be lost", "Resume from it, remove it, or choose another path"
-            )
+        if self.path is not None and self.ranks.is_main:
+            expect_writable(self.path)
+            if self.path.exists():
+                raise AliveError(
+                    f"{self.path} exists already and would be lost", "Resume from it, remove it, or choose another path"
+                )
         return Place()
 
     def _resume(self) -> Place:
         if self.path is None:
             raise AliveError("there is nothing to resume from", "Give the path of a checkpoint")
         kept = checkpoint.load(self.path)
-        _expect_same_run(kept.about, self.identity)
-        checkpoint.restore(kept, *self.parts)
-        place = kept.about["place"]
-        return Place(**place | {"rows": [Row(**row) for row in place["rows"]]})
+        try:
+            _expect_same_run(kept.about, self.identity)
+            checkpoint.restore(kept, *self.parts)
+            place = kept.about["place"]
+            return Place(**place | {"rows": [Row(**row) for row in place["rows"]]})
+        except (KeyError, TypeError, AttributeError) as error:  # well formed, but not what this version writes
+            raise AliveError(
+                f"{self.path} lacks something of a checkpoint ({error})", "Resume with the version that wrote it"
+            ) from None
 
     def __enter__(self) -> Saver:
         # Python runs signal handlers in the main thread alone; one that is ignored or foreign stays as it is.

@@ -19,6 +19,8 @@ def task_loss(logits: Tensor, y: Tensor) -> Tensor:
     >>> task_loss(torch.zeros(3, 1), torch.tensor([0, 1, 1]))
     tensor(0.6931)
     """
+    if not isinstance(logits, Tensor):
+        raise AliveError(f"the model gave a {type(logits).__name__}, not logits", "It must give [N, Data.outputs]")
     if logits.dim() != 2 or len(logits) != len(y) or y.max() >= max(2, logits.shape[1]):
         raise AliveError(
             f"the model gave logits {list(logits.shape)} for {len(y)} points with labels up to {int(y.max())}",
