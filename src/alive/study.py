@@ -35,7 +35,12 @@ def reproduce(
 ) -> Iterator[Part]:
     """Run experiments one after the other into the store; all names are checked before the first begins."""
     expect_one_of("engine", engine, ENGINES)
-    expect([(address is None or engine == "ray", "only the engine 'ray' has an address; add --engine ray")])
+    expect(
+        [
+            (address is None or engine == "ray", "only the engine 'ray' has an address; add --engine ray"),
+            (threads is None or threads >= 1, f"threads must be at least 1, got {threads}"),
+        ]
+    )
     for name in names:
         expect_one_of("experiment", name, EXPERIMENTS)
         EXPERIMENTS[name].cells(scale, seeds=seeds, architecture=architecture)
@@ -145,7 +150,7 @@ def _made(store: Store, part: Part) -> Made:
     if not kinds:
         return Made("", "", "")
     date = datetime.fromtimestamp(kinds[0][0], UTC).date().isoformat()
-    machines = [f"{hard['processor'] or 'unknown'}, {hard['cores']} cores, {hard['system']}" for _, hard, _ in kinds]
+    machines = [f"{hard.get('processor') or 'unknown'}, {hard.get('cores')} cores, {hard.get('system')}" for _, hard, _ in kinds]
     versions = ", ".join(f"{name} {value}" for name, value in kinds[0][2].items())
     return Made(date, " and ".join(dict.fromkeys(machines)), versions)
 

@@ -109,3 +109,9 @@ def test_rectangles_are_read(text: str) -> None:
 def test_other_rectangles_are_refused(text: str) -> None:
     with pytest.raises(AliveError, match="depth x width"):
         parse_rectangle(text)
+
+
+@pytest.mark.parametrize("text", ["999999999999x4", "50x100000"])
+def test_a_rectangle_that_no_memory_holds_is_refused_before_it_is_built(text: str) -> None:
+    with pytest.raises(AliveError, match=f"{text} has more than 1,000,000,000 weights"):
+        parse_rectangle(text)

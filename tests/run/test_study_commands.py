@@ -34,8 +34,9 @@ def test_from_nothing_to_a_page(alive, tmp_path):
         (("report",), "there is no store alive.sqlite"),
     ],
 )
-def test_what_is_refused_is_said_in_one_line(alive, args, said):
+def test_what_is_refused_is_said_in_one_line(alive, args, said, tmp_path):
     code, _, err = alive(*args)
+    assert not list(tmp_path.iterdir()), "something was left behind"
     assert code == 2
     assert said in err
     assert "Traceback" not in err

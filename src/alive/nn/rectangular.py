@@ -17,6 +17,8 @@ NORM_MOMENTUM, NORM_EPS = 0.01, 1e-3
 
 Dropout = Callable[[], nn.Module]
 
+MANY = 10**9  # weights of a rectangle that is asked for in a few letters
+
 
 class Rectangular(nn.Module):
     """A dense rectangle: inputs [N, ...] are flattened, hidden layers read dropout, linear, norm, relu.
@@ -147,7 +149,10 @@ def parse_rectangle(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"\s*(0*[1-9][0-9]*)\s*[x×]\s*(0*[1-9][0-9]*)\s*", text)
     if match is None:
         raise AliveError(f"expected depth x width such as '50x4', got {text!r}", "Both are whole numbers of at least 1")
-    return int(match[1]), int(match[2])
+    depth, width = int(match[1]), int(match[2])
+    if depth * width * (width + 1) > MANY:
+        raise AliveError(f"{text.strip()} has more than {MANY:,} weights", "Choose a smaller depth or width")
+    return depth, width
 
 
 def _layer(linear: nn.Module, norm: nn.Module | None, dropout: Dropout | None) -> nn.Sequential:

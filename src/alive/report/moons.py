@@ -75,7 +75,7 @@ def lives(panels: Sequence[Panel], path: Path) -> None:
         axis.plot(panel.epochs, panel.dead_points, color=POINTS, linewidth=2, label="dead points")
         axis.plot(panel.epochs, panel.accuracy, color=ACCURACY, linewidth=1.2, label="training accuracy")
         axis.set_title(panel.name, fontsize=10)
-        axis.set_xlim(panel.epochs[0], panel.epochs[-1])
+        axis.set_xlim(panel.epochs[0], max(panel.epochs[-1], panel.epochs[0] + 1))
         axis.set_ylim(0, 1.02)
         if number >= len(panels) - 3:
             axis.set_xlabel("epoch")
