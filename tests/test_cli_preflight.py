@@ -173,6 +173,8 @@ def test_which_network_must_be_clear(args):
         ("5x4", {"init": "gloro"}, "did you mean 'glorot'"),
         ("no_such_module:make", {}, "cannot import"),
         ("5x4", {"draws": -1}, "at least 1"),
+        ("5x4", {"draws": 0}, "at least 1, got 0"),
+        ("5x4", {"draws": 2, "points": 0}, "at least 1, got 2 and 0"),
     ],
 )
 def test_bad_input_is_refused(model, options, said):

@@ -129,7 +129,7 @@ def preflight(
     (True, 5)
     """
     kind = "own" if ":" in model else "conv" if data.train_x.ndim == 4 else "dense"
-    draws, limit = draws or DRAWS[kind], points or POINTS[kind]
+    draws, limit = DRAWS[kind] if draws is None else draws, POINTS[kind] if points is None else points
     expect([(draws >= 1 and limit >= 1, f"draws and points must be at least 1, got {draws} and {limit}")])
     part = data.subset(limit) if limit < len(data.train_y) else data
     if kind == "own":

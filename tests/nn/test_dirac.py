@@ -62,3 +62,10 @@ def test_scaling_the_weights_changes_nothing():
     with torch.no_grad():
         larger.weight.mul_(7)
     torch.testing.assert_close(layer(x), larger(x))
+
+
+def test_a_frozen_layer_stays_frozen():
+    layer = DiracConv2d(3, 4, 3)
+    layer.weight.requires_grad_(False)
+    plain = layer.to_plain()
+    assert (plain.weight.requires_grad, plain.bias.requires_grad) == (False, True)

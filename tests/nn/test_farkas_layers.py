@@ -271,6 +271,7 @@ def test_guarantees_of_a_model_by_path():
             lambda: FarkasConv2d(4, 6, 3, groups=4),
             "divide neither the 6 units nor the 5 that are free.*Take 5 units or 8",
         ),
+        (lambda: FarkasConv2d(4, 3, 3, groups=4), "Take 5 units or 4"),
         (lambda: FarkasConv2d(4, 6, 3, padding="sam"), "did you mean 'same'"),
         (lambda: FarkasConv2d(4, 6, 3, padding="same", stride=2), "'same' needs stride 1"),
         (lambda: FarkasConv2d(4, 6, 3, padding_mode="mirror"), "unknown padding_mode"),

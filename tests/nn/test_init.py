@@ -176,3 +176,11 @@ def test_wrong_requests(arguments: dict[str, object], says: str) -> None:
 def test_nothing_to_initialise() -> None:
     with pytest.raises(AliveError, match="no dense or convolutional layer"):
         initialise_(nn.ReLU(), "glorot")
+
+
+@pytest.mark.parametrize("name", INITIALISERS)
+def test_weights_that_are_computed_are_refused_and_not_silently_left(name):
+    net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    nn.utils.parametrizations.weight_norm(net[2])
+    with pytest.raises(AliveError, match="weight of 2 is computed from others"):
+        initialise_(net, name)

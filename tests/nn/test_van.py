@@ -128,3 +128,19 @@ def test_the_two_orders(order, names):
 def test_wrong_settings_are_named(make, says):
     with pytest.raises(AliveError, match=says):
         make()
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_gate_is_never_shorter_than_single_precision(precision):
+    gate = Gate((3,))
+    nn.init.constant_(gate.alpha, 1 / 3)
+    exact = gate.alpha.detach().clone()
+    gate.to(precision)
+    wide = torch.promote_types(precision, torch.float32)
+    assert {value.dtype for value in (gate.alpha, gate.multiplier, gate.velocity)} == {wide}
+    assert torch.equal(gate.alpha.detach().float(), exact)
+    f, s = torch.randn(2, 3, dtype=precision), torch.randn(2, 3, dtype=precision)
+    assert gate(f, s).dtype == precision
+    gate(f, s).sum().backward()
+    assert gate.alpha.grad.dtype == wide
+    assert gate.to("meta").alpha.is_meta

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from test_phase_out import Net, gates
+from residual_models import Net, gates
 from torch import Tensor, nn
 
 from alive.data import digits
@@ -99,3 +99,10 @@ def test_a_missing_package_says_the_install_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(AliveError, match=r'needs? the package onnxruntime.*pip install "alive\[export\]"'):
         to_onnx(nn.Linear(3, 2), tmp_path / "net.onnx", torch.randn(4, 3))
+
+
+def test_a_file_that_the_runtime_cannot_run_is_not_written(tmp_path):
+    """onnxruntime has no convolution in double precision."""
+    with pytest.raises(AliveError, match=r"cannot be run \(torch.float64\).*float32"):
+        to_onnx(nn.Conv2d(1, 2, 3).double(), tmp_path / "net.onnx", torch.randn(2, 1, 5, 5, dtype=torch.float64))
+    assert not list(tmp_path.iterdir())

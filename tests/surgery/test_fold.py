@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_phase_out import Net, Written, by_value, gates
+from residual_models import Net, Written, by_value, gates, lived, opened
 from torch import Tensor, nn
 
 from alive.benchmarks.folding import peak_bytes
@@ -13,29 +13,12 @@ from alive.nn.dirac import DiracConv2d, DiracLinear
 from alive.nn.skips import COMPARED
 from alive.nn.van import Gate, VANBlock
 from alive.penalties import Jumpstart
-from alive.surgery.fold import Nothing, fold, refresh_batch_norm_
+from alive.surgery.fold import Nothing, fold
 from alive.surgery.phase_out import phase_out
 
 
 def count(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
-
-
-def opened(model: nn.Module, alpha: float = 1.0) -> nn.Module:
-    for gate in gates(model).values():
-        nn.init.constant_(gate.alpha, alpha)
-    return model
-
-
-def lived(model: nn.Module, x: Tensor) -> nn.Module:
-    """Batch norms with statistics of their own and weights away from their start."""
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
-            nn.init.uniform_(module.weight, 0.5, 1.5)
-            nn.init.normal_(module.bias)
-    for _ in range(3):
-        model.train()(x)
-    return model.eval()
 
 
 @pytest.mark.twin
@@ -195,31 +178,6 @@ def test_dirac_networks_fold_to_plain_layers(form):
     assert not any(isinstance(m, DiracLinear | DiracConv2d) for m in folded.model.modules())
 
 
-@pytest.mark.twin
-def test_refreshed_statistics_are_those_of_the_plain_network():
-    """One batch: each norm holds the mean of what reaches it, which is computed here layer by layer."""
-    x = torch.randn(64, 8)
-    net = lived(opened(COMPARED["van"].dense(8, 3, depth=3, width=5)), x)
-    stale, fresh = fold(net).model, fold(net, refresh=x).model
-    z = fresh.stem(x)
-    for block in fresh.blocks:
-        norm, relu, linear = block
-        torch.testing.assert_close(norm.running_mean, z.mean(0))
-        torch.testing.assert_close(norm.running_var, z.var(0))
-        z = linear(relu((z - z.mean(0)) / (z.var(0, unbiased=False) + norm.eps).sqrt() * norm.weight + norm.bias))
-    assert not torch.equal(stale(x), fresh(x))
-    assert [m.momentum for m in fresh.modules() if isinstance(m, nn.BatchNorm1d)] == [0.1] * 3
-
-
-def test_refreshing_averages_over_batches_and_leaves_the_rest():
-    norm = nn.Sequential(nn.Dropout(0.9), nn.BatchNorm1d(2)).train()
-    first, second = torch.randn(8, 2), torch.randn(8, 2) + 3
-    refresh_batch_norm_(norm, [(first, None), (second, None)])
-    torch.testing.assert_close(norm[1].running_mean, (first.mean(0) + second.mean(0)) / 2)
-    assert norm.training
-    assert norm[0].training
-
-
 def test_a_skip_gated_by_its_module_leaves_nothing_behind():
     model = nn.Sequential(Written(by_value, f=nn.Linear(3, 3), shortcut=nn.Linear(3, 3)))
     x = torch.randn(4, 3)
@@ -257,6 +215,48 @@ def test_a_skip_whose_way_others_use_keeps_it():
     folded = fold(gated, example=x)
     assert folded.difference == 0
     assert [name for name, _ in folded.model.named_children()] == ["f"]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda self, x: torch.relu_((h := self.f(x)) + x) + h,
+        lambda self, x: (v := self.drop(h := self.f(x)), torch.relu_(v + x) + h)[1],
+        lambda self, x: torch.relu_((h := self.f(x)).view(-1, 4) + x) + h,
+    ],
+)
+def test_what_is_changed_in_place_behind_the_sum_leaves_the_branch_alone(forward):
+    """The sum was a value of its own; without the skip the branch itself stands there, and others read it too."""
+    x = torch.randn(3, 4)
+    gated = opened(phase_out(Written(forward, f=nn.Linear(4, 4), drop=nn.Dropout(0.5)), x)).eval()
+    assert torch.equal(fold(gated).model(x), gated(x))
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, lambda m: torch.compile(m, backend="eager")])
+def test_a_wrapped_model_is_gated_and_folded_inside(wrap):
+    x = torch.randn(3, 1, 8, 8)
+    gated = opened(phase_out(wrap(Net()), x))
+    assert type(gated) is Net
+    folded = fold(wrap(gated), example=x)
+    assert type(folded.model) is Net
+    assert folded.difference == 0
+    assert folded.blocks == tuple(gates(gated))
+
+
+def test_arguments_may_be_several_or_named():
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.f, self.g = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.Linear(3, 4)
+
+        def forward(self, x: Tensor, c: Tensor) -> Tensor:
+            return (x + self.f(x)) * self.g(c)
+
+    x, c = torch.randn(5, 4), torch.randn(5, 3)
+    for example in ((x, c), {"x": x, "c": c}):
+        folded = fold(opened(phase_out(Two(), example)), example=example, merge_batch_norm=True)
+        assert folded.difference == 0
+        assert isinstance(folded.model.f[1], nn.Identity)
 
 
 @pytest.mark.parametrize("kind", ["plain", "resnet", "half", "highway"])

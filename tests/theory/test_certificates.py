@@ -5,57 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations
 from math import inf
 
-import numpy as np
 import pytest
 import torch
+from brute import can_be_dead
 from torch import nn
 
 from alive.errors import AliveError
 from alive.theory import certify, verify
 from alive.theory.exact import decide, fractions
-
-
-def solved(rows, values):
-    """One solution of a square or wide system in fractions, or None if its rows are dependent."""
-    table = [[*row, value] for row, value in zip(rows, values, strict=True)]
-    pivots = []
-    for place, row in enumerate(table):
-        column = next((j for j in range(len(row) - 1) if row[j]), None)
-        if column is None:
-            return None
-        pivots.append(column)
-        table[place] = row = [value / row[column] for value in row]
-        for other in range(len(table)):
-            if other != place and table[other][column]:
-                factor = table[other][column]
-                table[other] = [a - factor * b for a, b in zip(table[other], row, strict=True)]
-    x = [Fraction()] * (len(table[0]) - 1) if table else []
-    for row, column in zip(table, pivots, strict=True):
-        x[column] = row[-1]
-    return x
-
-
-def can_be_dead(weight, bias, box=None):
-    """Whether W x + b <= 0 somewhere: a system that has a solution has one where rows of full rank are equalities."""
-    rows = [fractions(row) for row in weight.double().tolist()]
-    limits = [-b for b in fractions(bias.double().tolist())]
-    inputs = len(rows[0])
-    if box is not None:
-        for place in range(inputs):
-            for sign, end in ((1, box[1]), (-1, box[0])):
-                rows.append([Fraction(sign * (j == place)) for j in range(inputs)])
-                limits.append(Fraction(sign * end))
-    rank = np.linalg.matrix_rank(np.array(rows, dtype=float))
-    for chosen in combinations(range(len(rows)), int(rank)):
-        x = solved([rows[j] for j in chosen], [limits[j] for j in chosen]) if rank else [Fraction()] * inputs
-        if x is not None and all(
-            sum(a * b for a, b in zip(row, x, strict=True)) <= limit for row, limit in zip(rows, limits, strict=True)
-        ):
-            return True
-    return False
 
 
 def random_layer(generator):
@@ -216,6 +175,28 @@ def test_large_layers(units, inputs, verdict):
         assert found.dead_input.abs().max() < 100, "an input that someone may believe"
 
 
+SMALLEST = 2.0**-1070
+
+
+@pytest.mark.parametrize(
+    ("weight", "bias", "verdict"),
+    [
+        ([[SMALLEST]], [1.0], "dead"),
+        ([[SMALLEST], [-SMALLEST]], [1.0, 1.0], "alive"),
+        ([[SMALLEST], [-2 * SMALLEST], [1.0]], [-1.0, -1.0, 0.0], "dead"),
+        ([[1.0, 2.0**-600], [-1.0, 0.0]], [1.0, 1.0], "alive"),
+        ([[2.0**900], [-(2.0**900)]], [2.0**900, -(2.0**899)], "alive"),
+        ([[2.0**900], [-(2.0**900)]], [2.0**899, -(2.0**900)], "dead"),
+    ],
+)
+def test_numbers_at_the_ends_of_what_floats_hold(weight, bias, verdict):
+    layer = torch.tensor(weight, dtype=torch.float64), torch.tensor(bias, dtype=torch.float64)
+    found = certify(layer)
+    assert found.verdict == verdict
+    assert verify(layer, found)
+    assert found.dead_input is None or found.dead_input.isfinite().all()
+
+
 def test_a_large_layer_on_the_boundary_is_undecided_and_not_guessed():
     generator = torch.Generator().manual_seed(7)
     weight = torch.randn(60, 40, generator=generator, dtype=torch.float64)
@@ -226,64 +207,6 @@ def test_a_large_layer_on_the_boundary_is_undecided_and_not_guessed():
     assert found.verdict in ("undecided", "alive")  # rounding of b decides; a proof is a proof all the same
     assert verify((weight, bias), found)
     assert found.margin < 1e-9
-
-
-def unfolded(conv, size):
-    """The matrix of a convolution, from torch itself: [positions, units, inputs of the whole image], and biases."""
-    inputs = conv.in_channels * int(np.prod(size))
-    basis = torch.eye(inputs).reshape(inputs, conv.in_channels, *size)
-    with torch.no_grad():
-        offset = conv(torch.zeros(1, conv.in_channels, *size))
-        columns = conv(basis) - offset  # [inputs, units, positions...]
-    return columns.flatten(2).permute(2, 1, 0), offset.flatten(2)[0].T
-
-
-CONVOLUTIONS = [
-    (lambda: nn.Conv1d(1, 3, 3, padding=1), (5,)),
-    (lambda: nn.Conv1d(1, 4, 3, padding=2, stride=2), (4,)),
-    (lambda: nn.Conv1d(1, 3, 2, padding="same"), (4,)),
-    (lambda: nn.Conv1d(1, 3, 3, padding=2, dilation=2), (3,)),
-    (lambda: nn.Conv1d(2, 4, 2, padding=1, groups=2), (3,)),
-    (lambda: nn.Conv2d(1, 4, (2, 1), padding=(1, 0)), (2, 2)),
-    (lambda: nn.Conv2d(1, 4, (1, 3), padding=(0, 1), stride=(2, 1)), (3, 3)),
-    (lambda: nn.Conv3d(1, 3, (1, 1, 2), padding=(0, 0, 1)), (1, 2, 2)),
-]
-
-
-@pytest.mark.twin
-@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
-@pytest.mark.parametrize(("make", "size"), CONVOLUTIONS)
-def test_convolutions_agree_with_brute_force_on_the_unfolded_matrix(make, size):
-    generator, seen = torch.Generator().manual_seed(8), Counter()
-    conv = make()
-    for _ in range(12):
-        with torch.no_grad():
-            for values, top in ((conv.weight, 3), (conv.bias, 2)):
-                values.copy_(torch.randint(-top, top + 1, values.shape, generator=generator))
-        found = certify(conv, size=size)
-        assert verify(conv, found)
-        matrix, bias = unfolded(conv, size)
-        dead = sum(can_be_dead(w[:, w.any(0)] if w.any() else w[:, :1], b) for w, b in zip(matrix, bias, strict=True))
-        counted = sum(case.positions for case in found.cases if case.verdict == "dead")
-        assert counted == dead
-        assert sum(case.positions for case in found.cases) == len(matrix)
-        seen[found.verdict] += 1
-    assert seen["dead"]
-
-
-def test_borders_are_cases_of_their_own():
-    conv = nn.Conv1d(1, 2, 3, padding=1)
-    with torch.no_grad():
-        conv.weight.copy_(torch.tensor([[[1.0, 1.0, 1.0]], [[-2.0, -1.0, -1.0]]]))
-        conv.bias.copy_(torch.tensor([0.0, 1.0]))
-    found = certify(conv, size=[6])  # without the first tap z = (s, 1 - s)
-    assert [case.verdict for case in found.cases] == ["alive", "dead", "dead"]
-    conv = nn.Conv1d(1, 1, 3, padding=1)
-    with torch.no_grad():
-        conv.weight.fill_(1.0)
-        conv.bias.fill_(-2.5)
-    found = certify(conv, size=[6], box=(1, 2))  # three numbers of at least 1 pass 2.5, two need not
-    assert [(case.verdict, case.positions) for case in found.cases] == [("dead", 1), ("alive", 4), ("dead", 1)]
 
 
 class Doubled(nn.Module):

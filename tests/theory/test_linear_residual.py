@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -141,6 +142,20 @@ def test_faults_are_named_together():
         factor_near_identity(torch.ones(2, 3), 0)
     with pytest.raises(AliveError, match=r"A must be .* got \[2, 2\]; R must be"):
         landscape(torch.ones(2, 2), torch.ones(3, 3), torch.eye(2))
+    with pytest.raises(AliveError, match="Sigma must be symmetric"):
+        landscape(torch.zeros(1, 2, 2), torch.eye(2), torch.tensor([[1.0, 1.0], [0.0, 1.0]]))
+    with pytest.raises(AliveError, match="R must be real and finite"):
+        factor_near_identity(torch.eye(2, dtype=torch.complex64), 3)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-50, 1e-150, 1e-310])
+def test_maps_lost_in_rounding_are_refused_with_a_depth_that_holds_them(scale):
+    R = scale * positive(3, 0)
+    with pytest.raises(AliveError, match=r"differs from R by .* Give more depth, such as \d+") as refused:
+        factor_near_identity(R, 1)
+    depth = int(re.findall(r"\d+", refused.value.cure)[0])
+    product = factor_near_identity(R, depth).product()
+    assert (product - R).abs().max() <= 1e-9 * R.abs().max()
 
 
 def draw(count, depth, d, generator):

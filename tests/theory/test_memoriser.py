@@ -146,5 +146,14 @@ def test_same_generator_same_network_and_global_state_untouched():
 
 
 def test_faults_are_named_together():
-    with pytest.raises(AliveError, match=r"points must be finite; 2 points need labels \[2\], got \[3\]; k must be"):
+    with pytest.raises(
+        AliveError, match=r"points must be real and finite; 2 points need labels \[2\], got \[3\]; k must be"
+    ):
         memorise(torch.full((2, 2), math.nan), torch.zeros(3, dtype=torch.long), k=1)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e30, 1e200])
+def test_points_of_any_size_whose_squares_are_lost(scale):
+    x = scale * torch.randn(30, 4, dtype=torch.float64, generator=seeded())
+    y = torch.arange(30) % 3
+    assert accuracy(memorise(x, y, generator=seeded()), x, y) == 1

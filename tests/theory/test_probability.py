@@ -229,3 +229,11 @@ def test_refusals_name_the_cause(call, said):
 @pytest.mark.contract
 def test_every_initialiser_can_be_drawn_in_stacks():
     assert set(DRAWERS) == set(INITIALISERS)
+
+
+def test_depths_and_widths_beyond_floats():
+    """2^-2000 is no float: the depth is the ratio itself, -log(0.95) 2^2000; a billion layers are not counted out."""
+    depth = depth_for(2000, 0.05)
+    assert depth / 2**2000 == pytest.approx(-math.log(0.95), rel=1e-11)
+    assert width_for(10**9, 0.05) == math.ceil(math.log2(10**9 / -math.log(0.95)))
+    assert math.copysign(1, network_dead(0.0, [4])) == 1

@@ -100,7 +100,7 @@ def _dirac_weight(layer: Dirac) -> Tensor:
 def _filled(plain: nn.Module, layer: Dirac) -> nn.Module:
     """The plain layer with the written-out weight, in the precision and mode of the Dirac layer."""
     plain = plain.to(layer.weight.dtype).train(layer.training)
-    plain.get_parameter("weight").copy_(layer.dirac_weight())
+    plain.get_parameter("weight").copy_(layer.dirac_weight()).requires_grad_(layer.weight.requires_grad)
     if layer.bias is not None:
-        plain.get_parameter("bias").copy_(layer.bias)
+        plain.get_parameter("bias").copy_(layer.bias).requires_grad_(layer.bias.requires_grad)
     return plain

@@ -119,6 +119,12 @@ def _split(model: nn.Module, output: str | None) -> tuple[list[Layer], Layer]:
         )
     if output is not None and output not in layers:
         raise AliveError(f"{type(model).__name__} has no layer {output!r}", near(output, layers))
+    computed = [path for path, layer in layers.items() if "weight" not in layer._parameters]
+    if computed:
+        raise AliveError(
+            f"the weight of {computed[0]} is computed from others, as by weight_norm, and cannot be started itself",
+            "Initialise before such a parametrization is put on",
+        )
     dense = [path for path, layer in layers.items() if isinstance(layer, nn.Linear)]
     last = output or (dense or list(layers))[-1]
     return [layer for path, layer in layers.items() if path != last], layers[last]

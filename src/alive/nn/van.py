@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ class Gate(nn.Module):
     α [shape] is a parameter that starts at 0. Its Lagrange multiplier λ, the velocity of its step and the number of
     steps made are buffers, so that a checkpoint of the model is a checkpoint of the phase-out. The shape lies on
     `axis` and those after it: (C,) for channels, (C, H, W) for neurons, () for one number. `rank` is the place of the
-    gate in an order of phasing out.
+    gate in an order of phasing out. In half precision α and λ stay in single: their steps would be rounded away.
 
     >>> gate = Gate((3,))
     >>> bool((gate(torch.ones(2, 3), torch.ones(2, 3)) == 2).all()), gate.residual()
@@ -43,9 +43,10 @@ class Gate(nn.Module):
 
     def resize_(self, shape: Sequence[int]) -> None:
         """Start again with α = 0 of another shape."""
-        self.alpha = nn.Parameter(torch.zeros(tuple(shape)))
-        self.register_buffer("multiplier", torch.full(tuple(shape), -1.0))
-        self.register_buffer("velocity", torch.zeros(tuple(shape)))
+        wide = torch.promote_types(torch.get_default_dtype(), torch.float32)
+        self.alpha = nn.Parameter(torch.zeros(tuple(shape), dtype=wide))
+        self.register_buffer("multiplier", torch.full(tuple(shape), -1.0, dtype=wide))
+        self.register_buffer("velocity", torch.zeros(tuple(shape), dtype=wide))
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
     def forward(self, f: Tensor, s: Tensor) -> Tensor:
@@ -62,8 +63,19 @@ class Gate(nn.Module):
         """Mean of (1-α)² over the entries: 0 once the skip is gone."""
         return float((1 - self.alpha.detach()).square().mean())
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Gate:
+        """Follow the model to another device or to double, never to half precision."""
+
+        def wide(value: Tensor) -> Tensor:
+            moved = fn(value)
+            short = moved.is_floating_point() and moved.dtype.itemsize < torch.float32.itemsize
+            return value.to(moved.device) if short else moved
+
+        return super()._apply(wide, recurse)  # type: ignore[no-any-return]
+
     def _over(self, value: Tensor, x: Tensor) -> Tensor:
-        """The value laid along the axes of x."""
+        """The value laid along the axes of x, in its precision."""
+        value = value.to(x.dtype)
         behind = x.dim() - self.axis % x.dim() - value.dim()
         return value.reshape(*value.shape, *(1,) * behind) if value.dim() and behind else value
 

@@ -7,7 +7,6 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
@@ -19,7 +18,8 @@ from torch import Tensor, nn
 
 from ..errors import AliveError, expect
 from ..files import expect_writable, write_atomically
-from .reading import evaluating, largest_difference, outputs
+from ..taps import bare
+from .reading import copied, evaluating, largest_difference, outputs
 
 INSTALL = 'pip install "alive[export]"'
 EXPORTER_WARNINGS = (r"`isinstance\(treespec, LeafSpec\)` is deprecated",)
@@ -109,17 +109,21 @@ def _export(
     """Write, read back, compare; the file appears only when the comparison holds."""
     expect(
         [
-            (isinstance(example, Tensor) and example.dim() >= 1 and len(example) >= 1, "example must be a batch"),
+            (
+                isinstance(example, Tensor) and example.dim() >= 1 and len(example) >= 1,
+                "example must be a batch [N, ...], one tensor: only models of one argument are written",
+            ),
             (tolerance > 0, f"tolerance must be above 0, got {tolerance}"),
         ]
     )
     expect_writable(path)
-    copy = deepcopy(model).eval()
+    copy = copied(bare(model)).eval()
     batch = torch.cat([example, example])  # exporters take a batch of one for a constant
+    sizes = (example, example[:1], batch)
     data = _written(write, copy, batch)
-    run = read(data)
     with evaluating(copy):
-        pairs = [(outputs(copy, x), run(x.clone())) for x in (example, example[:1], batch)]
+        said = [outputs(copy, x) for x in sizes]
+    pairs = list(zip(said, _read_back(read, data, sizes), strict=True))
     difference = max(largest_difference(ours.cpu(), theirs.cpu()) for ours, theirs in pairs)
     scale = max(1.0, max(float(ours.abs().max()) for ours, _ in pairs))
     if not difference <= tolerance * scale:
@@ -140,6 +144,20 @@ def _written(write: Callable[[nn.Module, Tensor], bytes], model: nn.Module, batc
         raise AliveError(
             f"{type(model).__name__} cannot be exported: {said[0].strip()}",
             "Its forward must be one that torch.export can follow, for any batch size",
+        ) from error
+
+
+def _read_back(read: Callable[[bytes], Runner], data: bytes, batches: tuple[Tensor, ...]) -> list[Tensor]:
+    """What the file says to the batches."""
+    try:
+        run = read(data)
+        with torch.no_grad():
+            return [run(x.clone()) for x in batches]
+    except Exception as error:
+        said = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        raise AliveError(
+            f"the written network cannot be run ({batches[0].dtype}): {said[0].strip()}",
+            "Nothing was written; the runtime may lack an operation in this precision: export the model in float32",
         ) from error
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,9 +17,9 @@ from torch.utils._pytree import tree_leaves
 from ..errors import AliveError, expect
 from ..nn.dirac import DiracConv2d, DiracLinear
 from ..nn.van import Gate, VANBlock
-from ..taps import watchers
+from ..taps import bare, watchers
 from .phase_out import GatedSkip
-from .reading import evaluating, graph_of, largest_difference, named, outputs, replace_module
+from .reading import copied, evaluating, graph_of, largest_difference, named, outputs, replace_module
 
 SAID = 5  # blocks an error names
 ASKS = ("__get__", "dim", "size", "numel", "stride", "is_contiguous")  # questions that read no values; .shape is a get
@@ -71,9 +70,10 @@ def fold(
     keep them up to rounding. While an α is below 1 - tol, folding is refused.
 
     tol               how much of a skip may be cut off
-    example           a batch (a tuple for several arguments) on which the change of the output is measured
+    example           a batch (a tuple for several arguments, a dict for named ones) on which the change of the output
+                      is measured
     refresh           a tensor of inputs or batches, on which batch norms gather their statistics anew: those gathered
-                      while there were skips are stale
+                      while there were skips are stale. Of a batch with labels as many parts are used as `example` has
     merge_batch_norm  then write each batch norm into the layer before it, where on the example it is its only
                       reader; gives a network for eval mode
 
@@ -84,17 +84,18 @@ def fold(
     >>> plain[0][2], torch.equal(net(x), plain(x))
     (Linear(in_features=4, out_features=4, bias=True), True)
     """
+    model = bare(model)
     gates = {path: module for path, module in model.named_modules() if isinstance(module, Gate)}
     diracs = {path: m for path, m in model.named_modules() if isinstance(m, DiracLinear | DiracConv2d)}
     _expect_ready(model, gates, diracs, tol)
     expect([(not merge_batch_norm or example is not None, "merge_batch_norm needs an example to see what feeds what")])
-    plain = _without_gates(_written_out(deepcopy(model)))
+    plain = _without_gates(_written_out(copied(model)))
     difference = None
     if example is not None:
         with evaluating(model, plain):
             difference = largest_difference(outputs(model, example), outputs(plain, example))
     if refresh is not None:
-        refresh_batch_norm_(plain, refresh)
+        refresh_batch_norm_(plain, refresh, arguments=len(example) if isinstance(example, tuple) else 1)
     if merge_batch_norm:
         _merge_batch_norm_(plain.eval(), example)
     residual = max((float((1 - gate.alpha.detach()).max()) for gate in gates.values()), default=0.0)
@@ -102,8 +103,11 @@ def fold(
 
 
 @torch.no_grad()
-def refresh_batch_norm_(model: nn.Module, batches: Tensor | Iterable[Any]) -> None:
+def refresh_batch_norm_(model: nn.Module, batches: Tensor | Iterable[Any], *, arguments: int = 1) -> None:
     """Let every batch norm gather its statistics anew, as the plain average over the batches.
+
+    A batch is a tensor, a dict of named arguments, or a list or tuple whose first parts, as many as `arguments` says,
+    go to the model. If there is no batch, or the model cannot run on one, the statistics stay as they were.
 
     >>> net = nn.Sequential(nn.BatchNorm1d(2))
     >>> refresh_batch_norm_(net, torch.tensor([[1.0, 2.0], [3.0, 6.0]]))
@@ -111,16 +115,26 @@ def refresh_batch_norm_(model: nn.Module, batches: Tensor | Iterable[Any]) -> No
     [2.0, 4.0]
     """
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
-    momenta = [norm.momentum for norm in norms]
-    with evaluating(model):
-        for norm in norms:
-            norm.reset_running_stats()
-            norm.momentum = None  # a cumulative average
-            norm.train()
-        for batch in [batches] if isinstance(batches, Tensor) else batches:
-            model(batch[0] if isinstance(batch, list | tuple) else batch)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
+    kept = [(norm.momentum, {name: number.clone() for name, number in norm.named_buffers()}) for norm in norms]
+    seen = 0
+    try:
+        with evaluating(model):
+            for norm in norms:
+                norm.reset_running_stats()
+                norm.momentum = None  # a cumulative average
+                norm.train()
+            for batch in [batches] if isinstance(batches, Tensor) else batches:
+                seen += 1
+                outputs(model, tuple(batch[:arguments]) if isinstance(batch, list | tuple) else batch)
+        expect([(seen > 0, "there is no batch to gather statistics from")])
+    except BaseException:
+        for norm, (_, numbers) in zip(norms, kept, strict=True):
+            for name, number in numbers.items():
+                norm.get_buffer(name).copy_(number)
+        raise
+    finally:
+        for norm, (momentum, _) in zip(norms, kept, strict=True):
+            norm.momentum = momentum
 
 
 def _expect_ready(model: nn.Module, gates: dict[str, Gate], diracs: dict[str, Any], tol: float) -> None:
@@ -172,6 +186,9 @@ def _pruned(module: nn.Module, path: str) -> nn.Module:
     for node in list(graph.nodes):
         if node.op == "call_module" and isinstance(module.get_submodule(str(node.target)), Gate):
             branch, skip = cast("tuple[fx.Node, fx.Node]", (*node.args, *node.kwargs.values()))
+            if any(_in_place(user, module) for user in node.users) and not _alone(branch, module):
+                with graph.inserting_after(branch):  # the sum was a value of its own, free to be changed
+                    branch = graph.call_method("clone", (branch,))
             node.replace_all_uses_with(branch)
             graph.erase_node(node)
             _erase_unused(graph, skip, module)
@@ -199,6 +216,14 @@ def _in_place(node: fx.Node, module: nn.Module) -> bool:
     return bool(node.kwargs.get("inplace")) or (name.endswith("_") and not name.endswith("__")) or name == "iadd"
 
 
+def _alone(node: fx.Node, module: nn.Module) -> bool:
+    """Whether nobody else reads a value or what it may be a view of; a layer with parameters makes a new one."""
+    if len(node.users) > 1 or node.op != "call_module":
+        return False
+    fresh = next(module.get_submodule(str(node.target)).parameters(), None) is not None
+    return fresh or all(_alone(source, module) for source in node.all_input_nodes)
+
+
 def _merge_batch_norm_(model: nn.Module, example: Any) -> None:
     """Write each batch norm into the convolution or dense layer whose only reader it is."""
     flow = _Flow(model)
@@ -216,7 +241,7 @@ class _Flow(TorchFunctionMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         modules = list(model.modules())
-        self.layers: dict[int, Any] = {id(m.weight): m for m in modules if type(m) in MERGEABLE}
+        self.layers: dict[int, Any] = {id(m.weight): m for m in modules if type(m) in MERGEABLE and _own(m)}
         self.norms: dict[int, Any] = {id(m.running_mean): m for m in modules if isinstance(m, _BatchNorm)}
         self.made: dict[int, tuple[Any, Tensor]] = {}  # by value: its layer, and the value, held so that ids stay apart
         self.readers: dict[int, list[Any]] = {}
@@ -245,6 +270,11 @@ class _Flow(TorchFunctionMode):
             norm = readers[0] if len(readers) == 1 else None
             if norm is not None and value not in last and self.calls[layer] == self.calls[norm] == 1:
                 yield layer, norm
+
+
+def _own(layer: nn.Module) -> bool:
+    """Whether a layer's weight is a parameter, and not computed by a hook."""
+    return "weight" in layer._parameters
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

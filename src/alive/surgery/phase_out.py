@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from itertools import chain, count
 from typing import Any
 
@@ -11,12 +10,13 @@ from torch import Tensor, fx, nn
 
 from ..errors import AliveError, expect, near
 from ..nn.van import ALPHAS, Gate, Half, VANBlock
-from ..taps import watchers
+from ..taps import bare, watchers
 from .reading import (
     IN_PLACE,
     Addition,
     additions,
     between,
+    copied,
     declared_additions,
     evaluating,
     graph_of,
@@ -69,7 +69,8 @@ def phase_out(
 
     With α = 0 the copy computes what the model does; hand it to `penalties.VANController`, train, then `fold`.
 
-    example    a batch of inputs (a tuple for several arguments): gives the shapes, and the copy is checked on it
+    example    a batch of inputs (a tuple for several arguments, a dict for named ones): gives the shapes, and the copy
+               is checked on it
     blocks     paths of the blocks to gate, else all are sought; (path, skip) also says which side of the sum is the
                skip: the child module it comes through, or the argument of forward that is added as it is
     order      all gates move together | one by one, from the input | last first, from the output
@@ -79,7 +80,8 @@ def phase_out(
 
     Sums are sought in the forward of every module, followed by torch.fx; in place (`+=`) or not. The skip is the side
     with at most one dense layer or 1x1 kernel and fewer layers than the other. A sum that could be read both ways,
-    and a forward that adds but cannot be followed, are refused unless declared.
+    and a forward that adds but cannot be followed, are refused unless declared. A module with a sum in its own forward
+    becomes an fx.GraphModule: of its other methods, attributes and hooks nothing is left.
 
     >>> from alive.nn.skips import COMPARED
     >>> resnet = COMPARED["resnet"].conv(1, 10, n=1, base=4)
@@ -94,7 +96,8 @@ def phase_out(
             (next(watchers(model), None) is None, "something is attached to the model; call its detach() first"),
         ]
     )
-    gated = _with_rulers(deepcopy(model), blocks, unit_axis)
+    model = bare(model)
+    gated = _with_rulers(copied(model), blocks, unit_axis)
     if example is not None:
         with evaluating(gated):
             outputs(gated, example)
@@ -171,11 +174,14 @@ def _with_rulers(model: nn.Module, blocks: Sequence[str | tuple[str, str]] | Non
 
 
 def _sought(model: nn.Module) -> Iterator[tuple[str, nn.Module, None]]:
-    """Every module with a forward of its own; torch's are known to have no skip, but for its transformers."""
+    """Every module with a forward of its own and a matrix or kernel for a branch.
+
+    Those of torch are known to have no skip, but for its transformers.
+    """
     for path, module in model.named_modules():
         kind = type(module)
         of_torch = kind.__module__.startswith("torch.nn.") and "Transformer" not in kind.__name__
-        if not of_torch and not isinstance(module, OURS):
+        if not of_torch and not isinstance(module, OURS) and any(weight.dim() >= 2 for weight in module.parameters()):
             yield path, module, None
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
+import random
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_map
@@ -19,6 +22,7 @@ from ..errors import AliveError
 
 ADD_FUNCTIONS = (operator.add, operator.iadd, torch.add)
 ADD_METHODS = ("add", "add_", "__add__", "__iadd__")
+Module = TypeVar("Module", bound=nn.Module)
 IN_PLACE = (operator.iadd, "add_", "__iadd__")
 LIGHT = ((0, 0), (0, 1))  # what a skip may hold: (kernels wider than 1x1, dense layers and 1x1 kernels)
 
@@ -41,27 +45,72 @@ class Addition:
 
 
 def graph_of(module: nn.Module, path: str) -> fx.Graph:
-    """Follow the forward of a module; refuses one that asks for values, or that differs in training."""
+    """Follow the forward of a module; refuses one that asks for values, draws, or differs in training."""
     where = f"the forward of {named(path)} ({type(module).__name__})"
-    graphs = []
-    was = module.training
+    absent = _absent(module)
     try:
-        for training in (not was, was):
-            module.training = training  # its own flag alone: children are not entered
-            graphs.append(Shallow().trace(module))
+        with _watched_luck() as drawn:
+            other, graph = (_traced(module, training=training) for training in (not module.training, module.training))
+            without = _traced(module, training=module.training, given=absent)
+            steady = not drawn() and other.python_code("self").src == graph.python_code("self").src
     except Exception as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise AliveError(f"{where} cannot be followed: {said[0]}", _declare(path)) from None
-    finally:
-        module.training = was
-    if graphs[0].python_code("self").src != graphs[1].python_code("self").src:
+    if not steady:
         raise AliveError(
-            f"{where} reads self.training or changes from call to call, which would be frozen as it is now",
+            f"{where} reads self.training, draws random numbers or changes from call to call, which would be frozen "
+            "as it is now",
             "Leave that to modules, such as nn.Dropout instead of F.dropout",
         )
-    for node in graphs[1].nodes:
+    if _steps(without) != _steps(graph):
+        raise AliveError(
+            f"{where} asks whether {' or '.join(absent)} was given, which would be frozen as it is now", _declare(path)
+        )
+    for node in graph.nodes:
         node.type = None  # annotations in quotes would make the graph impossible to pickle
-    return graphs[1]
+    return graph
+
+
+def _traced(module: nn.Module, *, training: bool, given: dict[str, None] | None = None) -> fx.Graph:
+    was = module.training
+    try:
+        module.training = training  # its own flag alone: children are not entered
+        return Shallow().trace(module, given or None)
+    finally:
+        module.training = was
+
+
+@contextmanager
+def _watched_luck() -> Iterator[Callable[[], bool]]:
+    """Tells whether random numbers of torch, numpy or Python were drawn inside, and puts the generators back."""
+    torchs, numpys, pythons = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+
+    def drawn() -> bool:
+        same = torch.equal(torch.get_rng_state(), torchs) and random.getstate() == pythons
+        return not same or str(np.random.get_state()) != str(numpys)  # noqa: NPY002
+
+    try:
+        yield drawn
+    finally:
+        torch.set_rng_state(torchs)
+        np.random.set_state(numpys)  # noqa: NPY002
+        random.setstate(pythons)
+
+
+def _absent(module: nn.Module) -> dict[str, None]:
+    """The arguments of a forward that are None unless given."""
+    parameters = inspect.signature(type(module).forward).parameters
+    return {name: None for name, parameter in parameters.items() if parameter.default is None}
+
+
+def _steps(graph: fx.Graph) -> list[tuple[str, Any]]:
+    """What a graph does, its arguments left out, and with them fx's own question whether they are None."""
+    asks = {user for node in graph.nodes if node.op == "placeholder" for user in node.users if _asks_for_none(user)}
+    return [(node.op, node.target) for node in graph.nodes if node.op != "placeholder" and node not in asks]
+
+
+def _asks_for_none(node: fx.Node) -> bool:
+    return getattr(node.target, "__name__", "") == "_assert_is_none"
 
 
 def additions(graph: fx.Graph, module: nn.Module, path: str) -> list[Addition]:
@@ -74,6 +123,7 @@ def declared_additions(graph: fx.Graph, module: nn.Module, path: str, skip: str)
     found = []
     for node in graph.nodes:
         if len(operands := _operands(node)) == 2:
+            _expect_unscaled(node, module, path)
             through = [_passes(operand, other, skip) for operand, other in (operands, operands[::-1])]
             if through[0] != through[1]:
                 taken, branch = operands if through[0] else operands[::-1]
@@ -125,6 +175,20 @@ def _adds(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in ("add", "add_")
 
 
+def copied(model: Module) -> Module:
+    """A copy of a model, or why torch cannot make one."""
+    if torch.is_inference_mode_enabled():
+        raise AliveError("parameters made in torch.inference_mode can never be trained", "Leave it for surgery")
+    try:
+        return deepcopy(model)
+    except Exception as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise AliveError(
+            f"{type(model).__name__} cannot be copied: {said[0].rstrip('.')}",
+            "Take off what computes weights by hooks, as torch.nn.utils.remove_weight_norm and prune.remove do",
+        ) from error
+
+
 @contextmanager
 def evaluating(*models: nn.Module) -> Iterator[None]:
     """Eval mode and no gradients inside; every module's own mode afterwards."""
@@ -140,8 +204,13 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
 
 
 def outputs(model: nn.Module, example: Any) -> Any:
-    """What the model says to an example, a tensor or a tuple of arguments; it may change a copy of them in place."""
+    """What the model says to an example: a tensor, a tuple of arguments, or a dict of named ones.
+
+    It is given a copy, which it may change in place.
+    """
     fresh = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, example)
+    if isinstance(fresh, Mapping):
+        return model(**fresh)
     return model(*fresh) if isinstance(fresh, tuple) else model(fresh)
 
 
@@ -186,7 +255,8 @@ def _judged(node: fx.Node, module: nn.Module, path: str) -> Addition | None:
     light, heavy = sorted(loads)
     if heavy == (0, 0):
         return None
-    if light == heavy or light not in LIGHT or "alpha" in node.kwargs:
+    _expect_unscaled(node, module, path)
+    if light == heavy or light not in LIGHT:
         raise AliveError(
             f"in {named(path)} ({type(module).__name__}) the sum {node.name!r} has layers on both sides "
             f"({sides[0].name!r} and {sides[1].name!r}), so that neither is clearly the skip",
@@ -194,6 +264,16 @@ def _judged(node: fx.Node, module: nn.Module, path: str) -> Addition | None:
         )
     skip, branch = sides if loads[0] == light else sides[::-1]
     return Addition(node, branch, skip)
+
+
+def _expect_unscaled(node: fx.Node, module: nn.Module, path: str) -> None:
+    """Refuse torch.add(x, y, alpha=...), which is no plain sum."""
+    if node.kwargs.get("alpha", 1) != 1:
+        raise AliveError(
+            f"in {named(path)} ({type(module).__name__}) the sum {node.name!r} takes one side alpha = "
+            f"{node.kwargs['alpha']} times",
+            "Write the factor out, as in x + 0.5 * f(x)",
+        )
 
 
 def _passes(operand: fx.Node, other: fx.Node, skip: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, isinf, sqrt
+from math import inf, isinf
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from ..errors import expect
 from .cases import Array, Case, cases, numbers
-from .exact import decide, dot, fractions, products
+from .exact import decide, dot, fractions, nearest_float, products, root
 
 Verdict = Literal["alive", "dead", "undecided"]
 Layer = nn.Module | tuple[Tensor, Tensor]
 
 EXACT_SIZE = 1000  # entries of a tableau up to which an unclear case is decided in rational arithmetic: about a second
+MOST = 1000  # the largest power of two by which a row is scaled
 SMALL = 1e-9  # multipliers below this share of the largest are the solver's noise
 
 
@@ -39,7 +40,7 @@ class Proof(NamedTuple):
     @property
     def radius(self) -> float:
         """A float that is not above the radius."""
-        return inf if self.radius_squared is None else sqrt(self.radius_squared) * (1 - 1e-12)
+        return inf if self.radius_squared is None else root(self.radius_squared) * (1 - 1e-12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Certificate:
     def dead_input(self) -> Tensor | None:
         """The first dead input, or patch, as float64 [n]; the case itself keeps it as fractions."""
         found = next((case.dead_input for case in self.cases if case.verdict == "dead"), None)
-        return None if found is None else torch.tensor([float(x) for x in found], dtype=torch.float64)
+        return None if found is None else torch.tensor([nearest_float(x) for x in found], dtype=torch.float64)
 
 
 def certify(
@@ -202,7 +203,7 @@ def _alive(
     proof = prove(case, domain, cutoff, multipliers)
     if proof is None or proof.radius < min(reach, 1e300):
         return None
-    margin = float(proof.margin)
+    margin = nearest_float(proof.margin)
     margin = margin if Fraction(margin) <= proof.margin else float(np.nextafter(margin, 0))
     return CaseCertificate("alive", case.positions, tuple(multipliers), margin, proof.radius)
 
@@ -224,8 +225,12 @@ def _solve(case: Case, domain: Domain, cutoff: float, reach: float) -> _Guess:
     from scipy.optimize import linprog
 
     live = (case.weight != 0).any(1)  # a constant unit that is off changes nothing
-    scale = np.exp2(-np.floor(np.log2(np.abs(case.weight[live]).max(1))))[:, None]  # powers of two round nothing
-    weight, bias = case.weight[live] * scale, (case.bias[live] - cutoff) * scale[:, 0]
+    size = np.log2(np.abs(case.weight[live]).max(1))
+    scale = np.exp2(np.clip(-np.floor(size), -MOST, MOST))[:, None]  # powers of two round nothing
+    with np.errstate(over="ignore"):
+        weight, bias = case.weight[live] * scale, (case.bias[live] - cutoff) * scale[:, 0]
+    if not np.isfinite(bias).all():  # some unit is constant but for inputs beyond all floats
+        return _Guess([Fraction()] * len(case.bias), [])
     lo = np.where(np.isinf(domain.lo), np.minimum(domain.hi, 0) - reach, domain.lo)
     hi = np.where(np.isinf(domain.hi), np.maximum(domain.lo, 0) + reach, domain.hi)
     costs = np.append(np.zeros(weight.shape[1]), 1.0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from math import sqrt
+from sys import float_info
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,23 @@ class Decision(NamedTuple):
 def fractions(values: Iterable[float]) -> Row:
     """The very numbers that floats hold."""
     return [Fraction(value) for value in values]
+
+
+def nearest_float(value: Fraction) -> float:
+    """The nearest float; for what lies beyond all floats, the largest."""
+    largest = Fraction(float_info.max)
+    return float(min(max(value, -largest), largest))
+
+
+def root(value: Fraction) -> float:
+    """The square root of a number above 0, which itself may lie beyond all floats.
+
+    >>> root(Fraction(10) ** 400)
+    1e+200
+    """
+    power = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
+    near_one = sqrt(value * Fraction(4) ** -power)
+    return nearest_float(Fraction(near_one) * Fraction(2) ** power)
 
 
 def dot(a: Iterable[Fraction], b: Iterable[Fraction]) -> Fraction:

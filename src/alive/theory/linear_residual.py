@@ -193,3 +193,4 @@ def _expect_shapes(A: Tensor, R: Tensor, Sigma: Tensor) -> None:
             (Sigma.shape[-2:] == (d, d), f"Sigma must be [..., {d}, {d}], got {list(Sigma.shape)}"),
         ]
     )
+    expect([(torch.allclose(Sigma, Sigma.mT), "Sigma must be symmetric: it is a covariance")])

@@ -211,7 +211,13 @@ def _embedding(points: Tensor, k: int, generator: Generator | None) -> nn.Linear
     if k - 1 != features:
         matrix = torch.randn(k - 1, features, dtype=torch.float64, generator=generator)
         matrix = torch.linalg.qr(matrix).Q if k - 1 > features else matrix
-    return _linear(matrix / (float((points @ matrix.T).norm(dim=1).mean()) or 1.0))
+    size = _size(points)  # squares of very large or small numbers would be lost
+    return _linear(matrix / (float((points / size @ matrix.T).norm(dim=1).mean()) or 1.0) / size)
+
+
+def _size(points: Tensor) -> float:
+    """The largest coordinate, or 1 if all are 0."""
+    return float(points.abs().amax()) or 1.0
 
 
 def _lift(x: Tensor) -> Tensor:
@@ -258,7 +264,7 @@ def _expect_sample(X: Tensor, labels: Tensor, k: int | None) -> tuple[Tensor, Te
     expect(
         [
             (X.ndim >= 2 and X.numel() > 0, f"expected points [n, ...], got {list(X.shape)}"),
-            (bool(X.isfinite().all()), "points must be finite"),
+            (not X.is_complex() and bool(X.isfinite().all()), "points must be real and finite"),
             (labels.shape == (count,), f"{count} points need labels [{count}], got {list(labels.shape)}"),
             (not labels.is_floating_point(), f"labels must be whole numbers, got {labels.dtype}"),
             (labels.numel() == 0 or int(labels.min()) >= 0, "labels must be at least 0"),
@@ -282,7 +288,8 @@ def _expect_sample(X: Tensor, labels: Tensor, k: int | None) -> tuple[Tensor, Te
 
 def _inseparable(points: Tensor, kept: Tensor, k: int | None, draws: int, reason: str) -> AliveError:
     """The refusal, with the pair of points that lie nearest to each other."""
-    apart, pair = math.inf, ""
+    points = points / _size(points)
+    apart, pair = math.inf, "the only ones"
     for start, chunk in zip(range(0, len(points), 512), points.split(512), strict=True):
         distance = torch.cdist(chunk, points, compute_mode="donot_use_mm_for_euclid_dist")
         distance.diagonal(start).fill_(math.inf)
@@ -295,5 +302,7 @@ def _inseparable(points: Tensor, kept: Tensor, k: int | None, draws: int, reason
     return AliveError(
         f"after {draws} draws no network was exact: {reason}; the nearest points are {pair}, "
         f"{apart / spread:.1g} of the spread apart",
-        f"Give a larger k, up to {most}" if k is not None and k < most else "Remove one of the two",
+        f"Give a larger k, up to {most}"
+        if k is not None and k < most
+        else "Remove one of the two, or points that lie far from all others",
     )

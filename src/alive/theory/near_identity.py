@@ -15,6 +15,7 @@ from ..errors import AliveError, expect
 
 Array = NDArray[np.float64]
 TINY = 1e-12  # angles and logarithms below this are rounding
+EXACT = 1e-6  # relative error of a product above which its layers are no factorisation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +47,8 @@ def factor_near_identity(R: Tensor, depth: int, *, reflect: bool = False) -> Fac
     """Write R [d, d] as a product of `depth` layers I + A_i whose largest spectral norm is small, of order 1/depth.
 
     R = QP with P positive and Q a rotation; `stretches` layers are a root of P, `rotations` a root of Q, in the split
-    that makes the largest norm least. Float64.
+    that makes the largest norm least. Float64, in which a layer that shrinks everything to less than a
+    billionth loses its digits against the identity: maps so small are refused, with the depth that they need.
 
     Differs from the paper: Theorem 2.1 is false where det R <= 0, since |A_i| < 1 makes every det(I + A_i) positive.
     Such R are refused, or with `reflect` solved by one layer more: a Householder reflection (det R < 0) or a
@@ -76,6 +78,7 @@ def factor_near_identity(R: Tensor, depth: int, *, reflect: bool = False) -> Fac
     elif singular:
         layers.insert(0, -(vt.T * ~kept) @ vt)
     gamma = float(np.abs(stretch).max())
+    _expect_product(layers, whole, gamma)
     bound = 2 * (math.sqrt(math.pi) + math.sqrt(3 * gamma)) ** 2 / depth
     return Factorisation(torch.from_numpy(np.stack(layers)), norm, bound, gamma, *split, extra)
 
@@ -141,6 +144,20 @@ def _norm(stretch: Array, angle: float, p: int, q: int) -> float:
     return max(turned, float(np.abs(np.expm1(stretch / p)).max()) if p else 0.0)
 
 
+def _expect_product(layers: list[Array], whole: Array, gamma: float) -> None:
+    """Refuse layers whose rounding has swallowed the map."""
+    product = np.eye(len(whole))
+    for layer in layers:
+        product = product + layer @ product
+    error = float(np.abs(product - whole).max() / (np.abs(whole).max() or 1.0))
+    if not error <= EXACT:
+        raise AliveError(
+            f"the product of these layers differs from R by {error:.1g} of its largest entry: I + A rounds off what a "
+            f"stretch by e^±{gamma:.3g} in {len(layers)} layers leaves",
+            f"Give more depth, such as {2 * math.ceil(gamma / 6)}",
+        )
+
+
 def _mirror(q: Array) -> Array:
     """The reflection that makes an improper orthogonal matrix proper, along a direction that it reverses."""
     values, vectors = np.linalg.eigh(q + q.T)
@@ -165,8 +182,8 @@ def _expect_square(R: Tensor, depth: int) -> Array:
     expect(
         [
             (R.ndim == 2 and R.shape[0] == R.shape[-1] and R.numel() > 0, f"R must be square, got {list(R.shape)}"),
-            (bool(R.isfinite().all()), "R must be finite"),
-            (depth >= 1, f"depth must be at least 1, got {depth}"),
+            (not R.is_complex() and bool(R.isfinite().all()), "R must be real and finite"),
+            (isinstance(depth, int) and depth >= 1, f"depth must be a whole number of at least 1, got {depth}"),
         ]
     )
     whole: Array = R.detach().to("cpu", torch.float64).numpy()

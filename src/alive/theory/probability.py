@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 from ..errors import AliveError, expect
 
 # Weights and biases drawn independently and evenly about zero: whatever a layer reads, half of the draws switch a unit
 # off. So a point that reaches a layer dies there with probability exactly 2^-width, at any depth.
 SYMMETRIC = ("glorot", "kaiming", "torch")
+TINY = 1e-17  # below it -log(1 - p) is p to the last digit, and p itself may underflow
 
 
 def layer_dead(p: float, width: int) -> float:
@@ -35,7 +37,7 @@ def network_dead(p: float, widths: Sequence[int]) -> float:
     _expect_chance(p, widths)
     if p == 1:
         return 1.0
-    return -math.expm1(sum(math.log1p(-(p**width)) for width in widths))
+    return 0.0 - math.expm1(sum(math.log1p(-(p**width)) for width in widths))
 
 
 def some_unit_dead(p: float, widths: Sequence[int]) -> float:
@@ -45,7 +47,7 @@ def some_unit_dead(p: float, widths: Sequence[int]) -> float:
     1.0
     """
     _expect_chance(p, widths)
-    return 1.0 if p == 1 else -math.expm1(sum(widths) * math.log1p(-p))
+    return 1.0 if p == 1 else 0.0 - math.expm1(sum(widths) * math.log1p(-p))
 
 
 def point_dead(init: str, widths: Sequence[int]) -> float | None:
@@ -73,7 +75,7 @@ def width_for(depth: int, limit: float, *, q: float = 0.5) -> int:
     # 1 - (1 - q^n)^depth <= limit, solved for n; the loop mends what rounding did
     each = -math.expm1(math.log1p(-limit) / depth)
     width = max(1, math.floor(math.log(each) / math.log(q)))
-    while network_dead(q, [width] * depth) > limit:
+    while -math.expm1(depth * math.log1p(-(q**width))) > limit:
         width += 1
     return width
 
@@ -88,7 +90,8 @@ def depth_for(width: int, limit: float, *, q: float = 0.5) -> int:
     """
     _expect_limit(q, limit)
     _expect_chance(q, [width])
-    return math.floor(math.log1p(-limit) / math.log1p(-(q**width)) * (1 + 1e-12))
+    each = Fraction(q) ** width if q**width < TINY else Fraction(-math.log1p(-(q**width)))
+    return math.floor(Fraction(-math.log1p(-limit)) * Fraction(1 + 1e-12) / each)
 
 
 def _expect_chance(p: float, widths: Sequence[int]) -> None:

@@ -133,7 +133,7 @@ class FarkasConv(Weighted):
             device=self.weight.device,
             dtype=self.weight.dtype,
         )
-        return filled(plain, self._dense_rows(), self.training)  # type: ignore[no-any-return]
+        return filled(plain, self._dense_rows(), self)  # type: ignore[no-any-return]
 
     def _dense_rows(self) -> tuple[Tensor, Tensor]:
         if self.groups == 1:
@@ -221,5 +221,5 @@ def _expect_groups(inputs: int, units: int, groups: int) -> None:
     if (units - 1) % groups and units % groups:
         raise AliveError(
             f"{groups} groups divide neither the {units} units nor the {units - 1} that are free",
-            f"Take {units // groups * groups + 1} units or {-(-units // groups) * groups}",
+            f"Take {max(units // groups, 1) * groups + 1} units or {-(-units // groups) * groups}",
         )

@@ -44,6 +44,7 @@ class Farkas(Guaranteed):
         expect([(-1 <= place < units, f"place must be one of {units} units, got {place}")])
         self.units, self.rule = units, rule
         self.place = units - 1 if place == -1 else place
+        self.placed = place != -1
         self.bias = nn.Parameter(torch.zeros(units, **like))
         self.theta: nn.Parameter | None
         learned = rule.aggregation == "learned"
@@ -57,6 +58,20 @@ class Farkas(Guaranteed):
     def guarantee(self) -> float:
         """g/κ: for every input, the largest of the m pre-activations is at least this, and some inputs attain it."""
         return lower_bound(self.bias, self.mu, self.rule)
+
+    # Two conversions of one model may give up different units: a checkpoint must say which, or rows would be mixed up.
+    # Layers whose extra unit is simply the last, as in the networks here, have nothing to say.
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.placed:
+            destination[f"{prefix}place"] = torch.tensor(self.place)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        place = int(state_dict.pop(f"{prefix}place", self.place))
+        expect([(0 <= place < self.units, f"{prefix}place must be one of {self.units} units, got {place}")])
+        self.placed |= place != self.place
+        self.place = place
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
         """Show the rule."""
@@ -150,7 +165,7 @@ class FarkasLinear(Weighted):
         plain = nn.utils.skip_init(
             nn.Linear, self.in_features, self.out_features, device=self.weight.device, dtype=self.weight.dtype
         )
-        return filled(plain, self.rows(), self.training)  # type: ignore[no-any-return]
+        return filled(plain, self.rows(), self)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """Show sizes and rule."""
@@ -198,7 +213,7 @@ class FarkasAggregate(Farkas):
             kind, self.units - 1, self.units, *kernel, device=self.bias.device, dtype=self.bias.dtype
         )
         weight = weight.view(*weight.shape, *[1] * self.dims)
-        return filled(plain, (weight, bias), self.training)  # type: ignore[no-any-return]
+        return filled(plain, (weight, bias), self)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """Show sizes and rule."""
@@ -213,8 +228,11 @@ PLAIN: dict[int, type[nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d]] = {
 }
 
 
-def filled(plain: Any, rows: tuple[Tensor, Tensor], training: bool) -> Any:
-    """Give a plain layer its rows."""
+def filled(plain: Any, rows: tuple[Tensor, Tensor], farkas: Farkas) -> Any:
+    """Give a plain layer its rows, and the mode of the Farkas layer it stands for; what was frozen stays so."""
     plain.weight.copy_(rows[0])
     plain.bias.copy_(rows[1])
-    return plain.train(training)
+    rows_learn = farkas.weight if isinstance(farkas, Weighted) else farkas.bias
+    plain.weight.requires_grad_(rows_learn.requires_grad)
+    plain.bias.requires_grad_(farkas.bias.requires_grad)
+    return plain.train(farkas.training)

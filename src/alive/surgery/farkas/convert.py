@@ -5,7 +5,6 @@ One unit of a layer is given up and the extra unit takes its place, so that ever
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from ...functional import Activation
 from ...functional.farkas import Rule, RuleOptions, effective_bias
 from ...nn.farkas import Farkas, FarkasAggregate, FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear, materialised
 from ...taps import bare
+from ..reading import copied
 from .trace import Pair, traced
 
 FARKAS: dict[type[nn.Module], Any] = {
@@ -107,7 +107,7 @@ def to_farkas(
     Rule.of(**rule)  # refuses a wrong rule before any layer is touched
     named = isinstance(give_up, Census) or give_up in ("quietest", "last")
     expect([(named, f"give_up must be 'quietest', 'last' or a Census, got {give_up!r}")])
-    root = bare(model) if inplace else copy.deepcopy(bare(model))
+    root = bare(model) if inplace else copied(bare(model))
     converted, kept = [], []
     for path, found in traced(root, example, layers, forward).findings():
         reason = found if isinstance(found, str) else _refusal(root, found, rule)
@@ -125,7 +125,7 @@ def to_plain(model: nn.Module, *, inplace: bool = False) -> nn.Module:
     Linear(in_features=2, out_features=4, bias=True)
     """
     root = bare(model)
-    return materialised(root if inplace else copy.deepcopy(root))
+    return materialised(root if inplace else copied(root))
 
 
 def _refusal(root: nn.Module, pair: Pair, rule: RuleOptions) -> str | None:

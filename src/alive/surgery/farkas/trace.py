@@ -67,9 +67,11 @@ class Trace(TorchFunctionMode):
         for path, module in root.named_modules(remove_duplicate=False):
             self.paths.setdefault(module, []).append(path)
         self.owners: dict[int, list[nn.Module]] = {}
+        self.numbers: list[Tensor] = []  # held, for hooks such as weight_norm's make new ones, which may take their ids
         for module in self.paths:
-            for number in (getattr(module, "weight", None), getattr(module, "running_mean", None)):
-                if isinstance(number, Tensor):
+            for name in ("weight", "bias", "running_mean"):
+                if isinstance(number := getattr(module, name, None), Tensor):
+                    self.numbers.append(number)
                     self.owners.setdefault(id(number), []).append(module)
         self.made: dict[int, Made] = {}
         self.calls: dict[nn.Module, list[Made]] = {}
@@ -144,12 +146,21 @@ class Trace(TorchFunctionMode):
         calls = self.calls.get(module, [])
         if not calls:
             return "the example did not run through it, or its weight is computed on the way"
-        if len(self.paths[module]) > 1 or len(calls) > 1 or len(self.owners[id(module.weight)]) > 1:
-            return "it is shared: it, or its weight, is used more than once"
+        if self._shared(module):
+            return "it is shared: it, its weight or its bias is used more than once"
         parent = self.root.get_submodule(self.paths[module][0].rpartition(".")[0])
         if isinstance(parent, nn.TransformerEncoderLayer):
             return "in eval mode nn.TransformerEncoderLayer reads its weight past its forward"
-        return self.pairs.get(module) or _whereto(calls[0])
+        pair = self.pairs.get(module)
+        if pair is not None and pair.norm is not None and self._shared(self.root.get_submodule(pair.norm)):
+            return f"{pair.norm} behind it is shared: it, or one of its numbers, is used more than once"
+        return pair or _whereto(calls[0])
+
+    def _shared(self, module: nn.Module) -> bool:
+        """Whether a module is called twice, or it or a number of its has another owner or a second name."""
+        own = [number for number in (*module.parameters(False), *module.buffers(False)) if id(number) in self.owners]
+        twice = len(self.paths[module]) > 1 or len(self.calls.get(module, [])) > 1
+        return twice or any(len(self.owners[id(number)]) > 1 for number in own)
 
 
 def traced(root: nn.Module, example: Any, layers: Sequence[str], forward: Callable[..., Any] | None) -> Trace:
