@@ -73,6 +73,47 @@ def test_a_batch_may_take_several_passes() -> None:
     assert found.points.total == 10
 
 
+class Batch:
+    """A batch of a class of one's own."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+
+def test_units_are_counted_in_batches_of_any_class_that_forward_can_run() -> None:
+    model = planted(Dense, 1)
+    found = census(model, [Batch(X[:4]), Batch(X[4:])], forward=lambda model, batch: model(batch.x), keep_points=True)
+    assert found.units == census(model, X).units
+    assert (found.points.total, len(found.died_at)) == (0, 0)
+    assert "·" in str(found)
+
+
+def test_two_tensors_of_different_lengths_are_two_batches() -> None:
+    model = planted(Dense, 1)
+    same(census(model, X.split(6)), census(model, X))
+    assert census(model, (X, X[:, :1])).points.total == 10
+    time_first = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
+    assert census(time_first, (torch.randn(6, 10, 3), Y), point_axis=1).points.total == 10
+
+
+def test_tuples_in_a_batch_stay_tuples() -> None:
+    class Two(nn.Module):
+        def forward(self, both: tuple[Tensor, Tensor]) -> Tensor:
+            assert isinstance(both, tuple)
+            return F.relu(both[0] - both[1])
+
+    assert census(Two(), [((X, X.flip(0)), Y)]).points.total == 10
+
+
+def test_a_compiled_model_is_counted_without_compiling() -> None:
+    model = planted(Dense, 1)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("compiled")
+
+    same(census(torch.compile(model, backend=refuse), X), census(model, X))
+
+
 def test_a_mask_of_infinities_is_no_fault_of_the_data() -> None:
     class Masked(nn.Module):
         def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -122,8 +163,10 @@ RELU = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
         (Embedded(), torch.full((2, 2), 9), r"could not run on batch 0 .*index out of range"),
         (nn.Sequential(nn.Linear(3, 2), nn.Tanh()), X, "no one-sided activation ran.*made of Linear, Tanh"),
         (nn.ReLU, X, "expected a torch.nn.Module, got type"),
+        (nn.Sequential(nn.Linear(3, 4, device="meta"), nn.ReLU()), X, "lies on the meta device and has no values"),
+        (RELU, [Batch(X)], r"batch 0 holds no tensor \(it is a Batch\).*say how to run it: forward="),
     ],
-    ids=range(19),
+    ids=range(21),
 )
 def test_what_cannot_be_counted_is_one_error_with_cause_and_cure(model: Any, data: Any, said: str) -> None:
     with pytest.raises(AliveError, match=said) as caught:

@@ -126,6 +126,55 @@ def test_maps_larger_than_a_block_are_searched_whole(shape: tuple[int, ...], con
         assert_twins(in_torch(rule), slow(rule, relu=False), z)
 
 
+def constant_units(*shape: int) -> Tensor:
+    """A layer that nothing reaches: every value is the bias of its unit; some units are satisfied on a side."""
+    bias = torch.linspace(-1.5, 1.5, shape[1])
+    return bias.view(-1, *[1] * (len(shape) - 2)).expand(shape).clone()
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize(
+    ("shape", "rule"),
+    [
+        ((40, 8, 32, 16), Separation(balance=0.3)),
+        ((40, 8, 32, 16), Separation(mode="L", pos_margin=2.0)),
+        ((40, 8, 32, 16), Separation(mode="P", against="death", pos_margin=2.0)),
+        ((40, 8, 512), Separation(conv="position", balance=0.3)),
+        ((500, 400), Separation(mode="U", balance=0.3)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_layer_of_ties_is_the_slow_slacks(shape: tuple[int, ...], rule: Separation, dtype: torch.dtype) -> None:
+    z = constant_units(*shape).to(dtype)
+    assert_twins(lambda z: (None, fused.slacks(z, rule)), slow(rule, relu=False), z)
+    assert_twins(in_torch(rule), slow(rule, relu=False), z)
+    for inplace in (False, True):
+        assert_twins(lambda z, inplace=inplace: fused.relu_slacks(z, rule, inplace=inplace), slow(rule, relu=True), z)
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("where", [{"unit_axis": -1}, {"unit_axis": 0, "point_axis": 1}], ids=str)
+def test_ties_are_found_wherever_the_axes_lie(where: dict[str, int]) -> None:
+    z = constant_units(40, 8, 32, 16)
+    z = z.movedim(1, -1) if where["unit_axis"] == -1 else z.transpose(0, 1).contiguous()
+    rule = Separation(balance=0.3)
+    assert_twins(lambda z: (None, fused.slacks(z, rule, **where)), slow(rule, relu=False, **where), z)
+
+
+def test_ties_keep_a_byte_a_value_for_backward() -> None:
+    z = constant_units(40, 8, 32, 16).requires_grad_()
+    s = fused.slacks(z, Separation(balance=0.3))["U"]
+    assert sum(saved.nbytes for saved in s.grad_fn.saved_tensors) < 1.1 * z.numel()
+    (first,) = torch.autograd.grad(s.square().sum(), z, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), z)
+    w = z.detach().requires_grad_()
+    (slow_first,) = torch.autograd.grad(
+        separation.slacks(w, Separation(balance=0.3))["U"].square().sum(), w, create_graph=True
+    )
+    torch.testing.assert_close(second, torch.autograd.grad(slow_first.square().sum(), w)[0])
+
+
 @pytest.mark.twin
 @pytest.mark.parametrize("inplace", [False, True])
 def test_channels_last_keeps_its_layout_and_its_gradient(inplace: bool) -> None:

@@ -169,6 +169,18 @@ def test_where_units_and_points_claim_one_axis_the_units_keep_it() -> None:
     assert canonical(z, unit_axis=-1, point_axis=1).shape == (5, 3)
 
 
+def test_where_both_claim_the_first_axis_z_is_one_point() -> None:
+    z = torch.randn(4, 5, 6)  # [C, H, W]
+    assert torch.equal(canonical(z, unit_axis=0), z[None])
+    assert torch.equal(canonical(z, unit_axis=-3), z[None])
+
+
+def test_a_nested_tensor_is_refused() -> None:
+    z = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(4, 3)], layout=torch.jagged)
+    with pytest.raises(AliveError, match="nested tensor, whose points differ in size"):
+        slacks(z, Separation(), unit_axis=-1)
+
+
 def test_low_precision_is_measured_in_float32() -> None:
     for dtype in (torch.bfloat16, torch.float16):
         assert slacks(Z.to(dtype), Separation())["U"].dtype == torch.float32
@@ -187,6 +199,19 @@ LAYERS = [
 )
 def test_aggregates_equal_the_hand_computed(how: str, expected: float) -> None:
     assert aggregate(LAYERS, how).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("how", AGGREGATES)
+def test_no_slacks_at_all_are_zero(how: str) -> None:
+    assert aggregate([], how).item() == aggregate([{}], how).item() == 0.0
+    assert aggregate([{"P": torch.zeros(0)}], how).item() == 0.0
+    torch.testing.assert_close(aggregate([*LAYERS, {"P": torch.zeros(0)}], how), aggregate(LAYERS, how))
+
+
+@pytest.mark.parametrize("how", AGGREGATES)
+def test_layers_on_several_devices_are_summed_on_the_first(how: str) -> None:
+    there = {axis: s.to("meta") for axis, s in LAYERS[0].items()}
+    assert aggregate([there, LAYERS[1]], how).device.type == "meta"
 
 
 def test_every_aggregate_is_tested_above_and_an_unknown_one_is_refused() -> None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from kept import Kept, by_hand, close, grads
 from torch import Tensor, nn
 
-from alive.functional import Separation, aggregate, separation
+from alive.functional import AGGREGATES, Separation, aggregate, separation
 from alive.penalties import Jumpstart
 
 
@@ -96,6 +96,64 @@ def test_a_layer_without_rows_costs_nothing() -> None:
         model(x := torch.randn(5, 3))
         expected = keep.penalty()
         model(x)
-        with pytest.warns(UserWarning, match="axis U"):
-            model(x[:0])
+        model(x[:0])  # and tells nothing: a warning would be an error
         torch.testing.assert_close(keep.penalty(), expected)
+
+
+@pytest.mark.parametrize("how", AGGREGATES)
+def test_a_batch_without_points_costs_nothing(how: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU())
+    with Jumpstart(model, 1.0, aggregate=how) as keep:
+        model(torch.zeros(0, 3))
+        assert keep.penalty().item() == 0.0
+
+
+def test_a_model_that_returns_nothing_is_penalised_all_the_same() -> None:
+    class Silent(Statement):
+        def forward(self, x: Tensor) -> None:
+            self.relu(self.a(x))
+
+    model, x = Silent(), torch.randn(7, 3)
+    with Jumpstart(model, 1.0) as keep:
+        model(x)
+        torch.testing.assert_close(keep.penalty(), aggregate([separation.slacks(model.a(x), Separation())]))
+
+
+def test_a_map_without_a_batch_is_one_point_where_its_unit_axis_is_said() -> None:
+    model, x = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), torch.randn(3, 6, 6)
+    with Jumpstart(model, 1.0, pos_margin=9.0, unit_axes={"1": 0}) as keep:
+        model(x)
+        found = keep.penalty()
+        found.backward()
+    wanted = aggregate([separation.slacks(model[0](x[None]), Separation(pos_margin=9.0))])
+    torch.testing.assert_close(found, wanted)
+    gradient = model[0].weight.grad.clone()
+    model.zero_grad()
+    wanted.backward()
+    torch.testing.assert_close(gradient, model[0].weight.grad)
+
+
+CLAMPS = [
+    lambda z: z.clamp(min=0),
+    lambda z: z.clamp_(min=0),
+    lambda z: torch.clip(z, 0, 6),
+    nn.Threshold(0.0, 0.0, True),
+]
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("clamp", CLAMPS, ids=range(len(CLAMPS)))
+def test_other_spellings_of_relu_keep_their_own_gradient(clamp: Callable[[Tensor], Tensor]) -> None:
+    class Clamps(Statement):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.b(clamp(self.keep(self.a(x))))
+
+    model, x = Clamps(), torch.randn(7, 3)
+    nn.init.zeros_(model.a.weight[:2])
+    nn.init.zeros_(model.a.bias[:2])  # exactly 0, where clamp passes the gradient that ReLU stops
+    y, expected = by_hand(model, x, 1, {"balance": 0.3})
+    (y.square().mean() + expected).backward()
+    wanted = grads(model)
+    with Jumpstart(model, 1.0, balance=0.3) as keep:
+        (model(x).square().mean() + keep.penalty()).backward()
+    close(grads(model), wanted)

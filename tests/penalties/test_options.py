@@ -43,6 +43,7 @@ def test_patterns_that_match_nothing_are_told_with_the_names_there_are(built) ->
         ({"conv": "positon"}, "did you mean 'position'"),
         ({"weight": -1.0}, "not negative"),
         ({"balance": 1.5}, "balance must lie"),
+        ({"pos_margin": float("inf"), "neg_margin": -1.0}, "pos_margin must be finite.*neg_margin must be finite"),
     ],
 )
 def test_wrong_options_name_the_nearest_and_attach_nothing(built, options: dict[str, Any], said: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hooks import hooks_of
 from spy import Calls, Spy, seen
 from torch import Tensor, nn
 
+from alive.errors import AliveError
 from alive.functional import Activation
 from alive.taps import Call, Taps
 
@@ -94,6 +97,23 @@ def test_what_the_watcher_computes_is_not_the_models() -> None:
     assert spy.names == ["relu"]
 
 
+class Names:
+    """A watcher that a compiler can follow."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def begin(self) -> None:
+        pass
+
+    def watch(self, call: Call) -> Any:
+        self.names.append(call.tap.name)
+        return call.activate()
+
+    def end(self, output: Any) -> None:
+        pass
+
+
 class Squared(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(x).square() * (x > 0)
@@ -112,6 +132,48 @@ def test_a_declared_activation_is_one_tap_whatever_it_is_made_of() -> None:
     mine = Activation("squared", cutoff=0.25)
     spy = seen(nn.Sequential(nn.Linear(3, 4), Squared()), torch.randn(5, 3), activations={Squared: mine})
     assert [(tap.name, tap.activation) for tap in spy.taps] == [("1", mine)]
+
+
+def test_a_declared_activation_called_by_keyword_is_seen_and_a_copy_of_its_model_is_free() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.act = nn.Linear(3, 4), Squared()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.act(x=self.layer(x))
+
+    model, x = Named(), torch.randn(5, 3)
+    assert seen(model, x, activations={Squared: Activation("mine")}).names == ["act"]
+    taps = Taps(model, Spy(), activations={Squared: Activation("mine")})
+    twin = copy.deepcopy(model)
+    taps.remove()
+    assert torch.equal(twin(x), model(x))
+    Taps(twin, Spy(), activations={Squared: Activation("mine")}).remove()
+    assert hooks_of(twin) == hooks_of(model)
+
+
+@pytest.mark.parametrize(
+    "declared", [{Squared: "relu"}, {Squared(): Activation("mine")}], ids=["no record", "no class"]
+)
+def test_a_declaration_that_is_not_one_is_refused_with_the_way_to_write_it(declared: Any) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), Squared())
+    with pytest.raises(AliveError, match=r"classes of modules to Activation records.*Write activations=\{MyActivation"):
+        Taps(model, Spy(), activations=declared)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_part_that_is_compiled_keeps_its_names(whole: bool) -> None:
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), nn.Linear(4, 4), nn.ReLU())
+    model[0] = torch.compile(model[0], backend="eager")
+    spy, run = Names(), torch.compile(model, backend="eager") if whole else model
+    taps = Taps(model, spy)
+    run(torch.randn(5, 3))
+    taps.remove()
+    assert spy.names == ["0.1", "2"]
+    torch._dynamo.reset()
 
 
 def test_a_declared_activation_inside_another_is_part_of_it() -> None:

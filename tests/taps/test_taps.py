@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from spy import Calls, Spy, seen
 from torch import Tensor, nn
 
+from alive.errors import AliveError
 from alive.functional import Activation
 from alive.taps import Taps
 from alive.taps.kinds import READERS
@@ -68,6 +69,7 @@ MODULES = {
     "hardswish": nn.Hardswish,
     "mish": nn.Mish,
     "softplus": nn.Softplus,
+    "threshold": lambda **options: nn.Threshold(0.0, 0.0, **options),
 }
 
 
@@ -88,7 +90,10 @@ def test_every_kind_is_seen_in_its_module_and_leaves_the_output_alone(name: str,
 def more_of(function: Any) -> tuple[Any, ...]:
     if function in (F.prelu, torch.prelu, Tensor.prelu):
         return (torch.tensor([0.1]),)
-    return (0.0, 6.0) if function in (F.hardtanh, F.hardtanh_) else ()
+    if "clamp" in function.__name__ or "clip" in function.__name__:
+        return (0.0,)
+    two = ("hardtanh", "hardtanh_", "threshold", "threshold_", "_threshold")  # F.threshold says _threshold
+    return (0.0, 6.0) if function.__name__ in two else ()
 
 
 @pytest.mark.contract
@@ -97,14 +102,14 @@ def test_every_reader_sees_its_function(function: Any) -> None:
     spy = seen(Calls(lambda z: function(z, *more_of(function))), torch.randn(5, 3))
     assert len(spy.taps) == 1
     assert spy.inplace == [function.__name__.endswith("_")]
-    assert spy.taps[0].activation.name in MODULES
+    assert spy.taps[0].activation.name in {*MODULES, "clamp"}
 
 
 @pytest.mark.contract
 def test_every_kind_has_a_module_in_this_test() -> None:
     z = torch.zeros(2, 2)
     kinds = {read(z, *more_of(f)).activation.name for f, read in READERS.items()}
-    assert kinds == set(MODULES)
+    assert kinds == {*MODULES, "clamp"}  # which is no module's
 
 
 def test_a_generator_does_not_trouble_the_reader() -> None:
@@ -116,6 +121,52 @@ def test_a_generator_does_not_trouble_the_reader() -> None:
 def test_a_ceiling_is_read_and_a_two_sided_hardtanh_is_not_seen() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU6(), nn.Hardtanh(0.0, 2.0), nn.Hardtanh(-1.0, 1.0))
     assert [tap.activation.ceiling for tap in seen(model, torch.randn(5, 3)).taps] == [6.0, 2.0]
+
+
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("clamp", "ceiling"),
+    [
+        (lambda z: z.clamp(min=0), INF),
+        (lambda z: torch.clamp(input=z, min=0.0, max=None), INF),
+        (lambda z: z.clamp(0, 6), 6.0),
+        (lambda z: torch.clip(z, 0.0, INF), INF),
+        (lambda z: torch.clamp(z, min=0, out=torch.empty(0)), INF),
+        (lambda z: z.clamp(max=0), None),
+        (lambda z: z.clamp(-1, 1), None),
+        (lambda z: z.clamp(min=1e-6), None),
+        (lambda z: z.clamp(min=torch.zeros(())), None),
+        (lambda z: torch.clamp(z, torch.zeros(4), torch.ones(4)), None),
+    ],
+    ids=range(10),
+)
+def test_a_clamp_at_the_number_zero_is_a_relu_and_no_other_is(clamp: Any, ceiling: float | None) -> None:
+    with torch.no_grad():
+        spy = seen(Calls(clamp), torch.randn(5, 3))
+    assert [tap.activation for tap in spy.taps] == ([] if ceiling is None else [Activation("clamp", ceiling=ceiling)])
+
+
+def test_a_threshold_is_off_at_and_below_it() -> None:
+    spy = seen(nn.Sequential(nn.Linear(3, 4), nn.Threshold(0.25, -7.0)), torch.randn(5, 3))
+    assert [(tap.name, tap.activation) for tap in spy.taps] == [("1", Activation("threshold", cutoff=0.25))]
+
+
+class Weighs(nn.Module):
+    """Activations of what is no pre-activation: weights, and integers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(3, 4), nn.Parameter(torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.layer.weight.clamp(min=0) * F.relu(torch.arange(-1, 2))
+        return F.relu(F.linear(x, weight)) * F.softplus(self.scale)
+
+
+def test_weights_and_integers_are_no_pre_activations() -> None:
+    assert seen(Weighs(), torch.randn(5, 3)).names == ["relu"]
 
 
 def test_two_sided_activations_and_logits_are_not_seen() -> None:
@@ -156,6 +207,33 @@ def test_a_product_written_out_puts_the_units_last(product: Any) -> None:
             return F.relu(product(F.relu(self.conv(x)), self.weight))
 
     assert seen(Written(), torch.randn(5, 3, 6)).axes == [1, -1]
+
+
+class Recurs(nn.Module):
+    """Maps, then a sequence without a weighted sum of its own."""
+
+    def __init__(self, then: str) -> None:
+        super().__init__()
+        self.conv, self.then = nn.Conv1d(3, 4, 1), then
+        self.lstm, self.gru = nn.LSTM(4, 4, batch_first=True), nn.GRU(4, 4, batch_first=True)
+        self.attend = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x).transpose(1, 2)
+        y = self.attend(y, y, y)[0] if self.then == "attend" else getattr(self, self.then)(y)[0]
+        return F.relu(y)
+
+
+@pytest.mark.parametrize("then", ["lstm", "gru", "attend"])
+def test_after_a_recurrence_or_attention_the_units_are_last(then: str) -> None:
+    assert seen(Recurs(then), torch.randn(5, 3, 6)).axes == [-1]
+
+
+def test_a_unit_axis_that_is_not_there_is_refused() -> None:
+    taps = Taps(model := Calls(F.relu), Spy(), unit_axes={"relu": 3})
+    with pytest.raises(AliveError, match=r"axis 3 for relu, whose pre-activations are of shape \[5, 4\].*from -2 to 1"):
+        model(torch.randn(5, 3))
+    taps.remove()
 
 
 def test_the_unit_axis_can_be_said_by_name() -> None:

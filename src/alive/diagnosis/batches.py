@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -15,9 +16,12 @@ SIZE = 1024  # points a batch, where the data is one tensor
 
 def of(data: Any, model: nn.Module, point_axis: int = 0) -> Iterator[Any]:
     """The batches of the data, on the model's device."""
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    pair = isinstance(data, tuple) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)
-    if isinstance(data, Tensor) or pair:
+    device = next((x.device for x in chain(model.parameters(), model.buffers())), torch.device("cpu"))
+    if device.type == "meta":
+        raise AliveError(
+            f"{type(model).__name__} lies on the meta device and has no values", "Load its weights, or call to_empty()"
+        )
+    if isinstance(data, Tensor) or _is_pair(data, point_axis):
         inputs = data if isinstance(data, Tensor) else data[0]
         data = inputs.split(SIZE, point_axis) if inputs.ndim and inputs.shape[point_axis] else ()
     if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
@@ -29,6 +33,14 @@ def of(data: Any, model: nn.Module, point_axis: int = 0) -> Iterator[Any]:
         yield moved(batch, device)
 
 
+def _is_pair(data: Any, point_axis: int) -> bool:
+    """Whether data is (inputs, targets); two tensors of different lengths are two batches, as x.split(6) makes them."""
+    if not (isinstance(data, tuple) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)):
+        return False
+    inputs, targets = data
+    return inputs.ndim <= point_axis or inputs.shape[point_axis] in targets.shape
+
+
 def moved(batch: Any, device: torch.device) -> Any:
     """The batch with all its tensors on the device."""
     if hasattr(batch, "to"):  # tensors, and what libraries make of them
@@ -37,8 +49,9 @@ def moved(batch: Any, device: torch.device) -> Any:
         return {key: moved(value, device) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(moved(value, device) for value in batch))
-    if isinstance(batch, Sequence) and not isinstance(batch, str):
-        return [moved(value, device) for value in batch]
+    if isinstance(batch, Sequence) and not isinstance(batch, str | bytes):
+        values = [moved(value, device) for value in batch]
+        return tuple(values) if isinstance(batch, tuple) else values
     return batch
 
 
@@ -52,13 +65,19 @@ def tensors(batch: Any) -> Iterator[Tensor]:
         yield from tensors(batch[0])
 
 
-def points_in(batch: Any, point_axis: int, number: int) -> int:
-    """How many points the batch has; refuses one without tensors, without points, or with NaN or infinite inputs."""
+def points_in(batch: Any, point_axis: int, number: int, *, is_run_by_hand: bool = False) -> int:
+    """How many points the batch has; refuses one without points, or with NaN or infinite inputs.
+
+    Without tensors too, unless the user says how to run it: then its points cannot be told apart, and are 0.
+    """
     found = list(tensors(batch))
+    if not found and is_run_by_hand:
+        return 0
     if not found:
         raise AliveError(
             f"batch {number} holds no tensor (it is a {type(batch).__name__})",
-            "A batch is a tensor, a sequence whose first element is the input, or a mapping of keywords",
+            "A batch is a tensor, a sequence whose first element is the input, or a mapping of keywords; for any "
+            "other, say how to run it: forward=lambda model, batch: ...",
         )
     for place, x in enumerate(found):
         unfit = x.isnan() if place else ~x.isfinite()  # after the inputs, infinities may be a mask

@@ -180,7 +180,8 @@ def census(
     data         a loader (any iterable of batches), one tensor of inputs, or a pair (inputs, targets). A batch is a
                  tensor, a sequence whose first element is the input, or a mapping that is passed as keywords
     keep_points  also keep which points died, and where: two bytes each
-    forward      how to run the model on a batch, if not as above
+    forward      how to run the model on a batch, if not as above; in a batch that shows no tensor units are counted,
+                 and points are not
     point_axis   the axis of the points in inputs and pre-activations (1 for [T, N, C])
 
     The model runs in eval mode, without gradients, on its own device, and is left as it was.
@@ -196,13 +197,15 @@ def census(
     """
     counter = _Counter(point_axis, keep_points)
     taps = Taps(model, counter, layers=layers, unit_axes=unit_axes, activations=activations)
+    root = bare(model)  # a pass or two are not worth compiling, and replicas cannot be watched
     training = {module: module.training for module in model.modules()}
     try:
         model.eval()
         total: Census | None = None
-        for number, batch in enumerate(batches.of(data, bare(model), point_axis)):
-            counter.expect(batches.points_in(batch, point_axis, number))
-            batches.run(model, batch, number, forward)
+        for number, batch in enumerate(batches.of(data, root, point_axis)):
+            points = batches.points_in(batch, point_axis, number, is_run_by_hand=forward is not None)
+            counter.expect(points)
+            batches.run(root, batch, number, forward)
             if not counter.seen:
                 raise without_activations(model, taps.passed_over)
             counted = counter.count()

@@ -3,7 +3,8 @@
 Forward takes one values-only pass (`amax` and `amin` over the positions give [N, C] maps from which unit and point
 extremes both follow), and looks up where an extreme lies only for the groups whose slack is positive. Only those few
 indices are kept. Backward adds a handful of numbers to a gradient; for ReLU that gradient is made here, so no tensor
-of the size of the activations is allocated or saved that the plain ReLU would not have.
+of the size of the activations is allocated or saved that the plain ReLU would not have. Where a great part of a layer
+ties, as where nothing reaches it and every value is a bias, a byte a value says which are extremes.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .derivative import Pull, Spread, no_pull, sizes, spread
 from .separation import Separation, Slacks, canonical
 
+LISTED = 65_536  # ties that may be listed, whatever the size of the layer
 FEW = 32  # channels, below which a channels-last tensor is reduced axis by axis
 
 
@@ -28,20 +31,19 @@ class Layout(NamedTuple):
     cutoff: float = 0.0
 
 
-class Pull(NamedTuple):
-    """The sparse derivative of a slack vector: ∂s[group]/∂z[spot] = slope; spot is flat, into the canonical z."""
-
-    spot: Tensor
-    group: Tensor
-    slope: Tensor
-
-
 def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
     """As `separation.slacks`, in value and gradient; z itself is not kept, so it may be changed in place afterwards."""
     axes = rule.satisfiable_axes(canonical(z, unit_axis, point_axis).shape)
     if not axes:
         return {}
     return dict(zip(axes, _Slacks.apply(z, rule, Layout(unit_axis, point_axis, cutoff)), strict=True))
+
+
+def applies(z: Tensor) -> bool:
+    """Whether z can be measured here: a plain tensor that holds values, outside torch.compile and torch.func."""
+    if torch.compiler.is_compiling() or z.is_meta or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    return type(z) is Tensor or type(z) is torch.nn.Parameter
 
 
 def relu_slacks(
@@ -65,13 +67,13 @@ class _Slacks(torch.autograd.Function):
     def forward(ctx: Any, z: Tensor, rule: Separation, layout: Layout) -> tuple[Tensor, ...]:
         s, pull = _measure(z, rule, layout, ctx.needs_input_grad[0])
         ctx.save_for_backward(*pull)
-        ctx.layout, ctx.shape, ctx.dtype = layout, z.shape, z.dtype
+        ctx.rule, ctx.kind, ctx.layout, ctx.shape, ctx.dtype = rule, type(pull), layout, z.shape, z.dtype
         return tuple(s)
 
     @staticmethod
     def backward(ctx: Any, *grad_s: Tensor) -> tuple[Tensor | None, ...]:
         grad = torch.zeros(ctx.shape, dtype=ctx.dtype, device=grad_s[0].device)
-        return _add(grad, grad_s, Pull(*ctx.saved_tensors), ctx.layout), None, None
+        return _add(grad, grad_s, ctx.kind(*ctx.saved_tensors), ctx), None, None
 
 
 class _ReluSlacks(torch.autograd.Function):
@@ -82,27 +84,24 @@ class _ReluSlacks(torch.autograd.Function):
         if inplace:
             ctx.mark_dirty(y)
         ctx.save_for_backward(y, *pull)
-        ctx.layout = layout
+        ctx.rule, ctx.kind, ctx.layout = rule, type(pull), layout
         return y, *s
 
     @staticmethod
     def backward(ctx: Any, grad_y: Tensor, *grad_s: Tensor) -> tuple[Tensor | None, ...]:
         y, *pull = ctx.saved_tensors
         grad = torch.ops.aten.threshold_backward.default(grad_y, y, 0)
-        return _add(grad, grad_s, Pull(*pull), ctx.layout), None, None, None
+        return _add(grad, grad_s, ctx.kind(*pull), ctx), None, None, None
 
 
-def _add(grad: Tensor, grad_s: tuple[Tensor, ...], pull: Pull, layout: Layout) -> Tensor:
-    """Add the slacks' gradient, a handful of numbers, to a gradient that nobody else holds."""
-    if pull.spot.numel():
-        upstream = torch.cat(grad_s) if len(grad_s) > 1 else grad_s[0]
-        amount = pull.slope * upstream.index_select(0, pull.group)
-        amount = amount if amount.dtype == grad.dtype else amount.to(grad.dtype)
-        canonical(grad, layout.unit_axis, layout.point_axis).put_(pull.spot, amount, accumulate=True)
+def _add(grad: Tensor, grad_s: tuple[Tensor, ...], pull: Pull | Spread, ctx: Any) -> Tensor:
+    """Add the slacks' gradient to a gradient that nobody else holds."""
+    upstream = torch.cat(grad_s) if len(grad_s) > 1 else grad_s[0]
+    pull.add(canonical(grad, ctx.layout.unit_axis, ctx.layout.point_axis), upstream, ctx.rule)
     return grad
 
 
-def _measure(z: Tensor, rule: Separation, layout: Layout, needs_grad: bool) -> tuple[list[Tensor], Pull]:
+def _measure(z: Tensor, rule: Separation, layout: Layout, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:
     """The slacks of z by satisfiable axis, and their sparse derivative, the groups of all axes in a row."""
     z = canonical(z, layout.unit_axis, layout.point_axis)
     if z.device.type == "cpu" and z.dtype in (torch.float32, torch.float64) and z.layout == torch.strided:
@@ -110,23 +109,23 @@ def _measure(z: Tensor, rule: Separation, layout: Layout, needs_grad: bool) -> t
     return _in_torch(z, rule, layout.cutoff, needs_grad)
 
 
-def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull]:
+def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:
     """On CPU: torch takes the extremes over the positions, a compiled kernel does the rest."""
     from .kernel import measure
 
     axes = rule.satisfiable_axes(z.shape)
-    sizes = _sizes(rule, axes, z.shape)
+    counts = sizes(rule, axes, z.shape)
     plus, minus = rule.shares
     pooled = _pooled(z, rule) and z.shape[2:].numel() > 1
     top = _over_positions(z, torch.amax) if pooled and plus else None
     bottom = _over_positions(z, torch.amin) if pooled and minus else None
-    z = z.flatten(2) if z.ndim > 2 else z.unsqueeze(2)
+    flat = z.flatten(2) if z.ndim > 2 else z.unsqueeze(2)
     # Contiguous where that is cheap: the kernel is compiled anew for every layout it meets.
-    z = z if pooled else z.contiguous()
-    top = z if top is None else top
+    flat = flat if pooled else flat.contiguous()
+    top = flat if top is None else top
     bottom = top if bottom is None else bottom
-    s, *pull = measure(
-        z.numpy(),
+    s, *pull, many = measure(
+        flat.numpy(),
         (top if plus else bottom).numpy(),
         bottom.numpy(),
         ("U" in axes, "P" in axes, "L" in axes),
@@ -134,10 +133,17 @@ def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> t
         _pair(plus, minus, z.dtype),
         rule.ties == "single",
         needs_grad,
+        LISTED,
     )
-    first = sizes[0]  # of at most two axes
-    parts = [s] if len(sizes) == 1 else [s[:first], s[first:]]
-    return [torch.from_numpy(part) for part in parts], Pull(*map(torch.from_numpy, pull))
+    first = counts[0]  # of at most two axes
+    parts = [s] if len(counts) == 1 else [s[:first], s[first:]]
+    found = _spread(z, rule, cutoff) if many else Pull(*map(torch.from_numpy, pull))
+    return [torch.from_numpy(part) for part in parts], found
+
+
+def _spread(z: Tensor, rule: Separation, cutoff: float) -> Spread:
+    sides = _sides(rule, cutoff, torch.promote_types(z.dtype, torch.float32), z.device)
+    return spread(z, rule, sides.signs, sides.margins, sides.slopes)
 
 
 def _over_positions(z: Tensor, extreme: Callable[..., Tensor]) -> Tensor:
@@ -159,7 +165,7 @@ def _pair(a: float, b: float, dtype: torch.dtype) -> Any:
     return torch.tensor([a, b], dtype=dtype).numpy()
 
 
-def _in_torch(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull]:
+def _in_torch(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:
     """On any device, in calls to torch.
 
     Both ends are one problem, for the smallest is minus the largest of −z. The sides S are both, or one of them;
@@ -173,11 +179,15 @@ def _in_torch(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> t
     ends = torch.cat([_ends(maps, axis) for axis in axes], 1)
     xi = torch.relu(sides.margins - ends)
     s = (sides.shares * xi).sum(0)
-    parts = [part.clone() for part in s.split(_sizes(rule, axes, z.shape))]
+    parts = [part.clone() for part in s.split(sizes(rule, axes, z.shape))]
     if not needs_grad:
-        return parts, _no_pull(dtype, z.device)
-    found = _locate(z, blocks, maps, ends.masked_fill(xi <= 0, torch.nan), sides.signs, rule, axes)
-    return parts, _pull(*found, sides.slopes, s.numel(), rule.ties) if found else _no_pull(dtype, z.device)
+        return parts, no_pull(dtype, z.device)
+    spot, group = _spots(maps, ends.masked_fill(xi <= 0, torch.nan), rule, axes, z.shape)
+    if not spot.numel():
+        return parts, no_pull(dtype, z.device)
+    if rule.ties == "split" and spot.numel() > 4 * s.numel() + max(LISTED, maps.numel() // 16):
+        return parts, _spread(z, rule, cutoff)
+    return parts, _pull(*_places(z, blocks, maps, spot, group, sides.signs, rule), sides.slopes, s.numel(), rule.ties)
 
 
 class _Sides(NamedTuple):
@@ -202,21 +212,9 @@ def _signs(rule: Separation) -> list[int]:
     return [sign for sign, share in zip((1, -1), rule.shares, strict=True) if share]
 
 
-def _no_pull(dtype: torch.dtype, device: torch.device) -> Pull:
-    nowhere = torch.empty(0, dtype=torch.long, device=device)
-    return Pull(nowhere, nowhere, torch.empty(0, dtype=dtype, device=device))
-
-
 def _pooled(z: Tensor, rule: Separation) -> bool:
     """Whether extremes are taken over positions as well."""
     return z.ndim > 2 and rule.conv == "channel"
-
-
-def _sizes(rule: Separation, axes: Sequence[str], shape: torch.Size) -> list[int]:
-    """How many groups, and so slacks, each axis has."""
-    kept = shape[2:].numel() if rule.conv == "position" else 1
-    size = {"U": shape[1] * kept, "P": shape[0] * kept, "L": 1}
-    return [size[axis] for axis in axes]
 
 
 def _blocks(z: Tensor, rule: Separation) -> Tensor:
@@ -247,16 +245,28 @@ def _locate(
     z: Tensor, blocks: Tensor, maps: Tensor, ends: Tensor, signs: Tensor, rule: Separation, axes: Sequence[str]
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Flat index in z, group and side of every value that is its group's end; NaN ends are not looked for."""
+    spot, group = _spots(maps, ends, rule, axes, z.shape)
+    return _places(z, blocks, maps, spot, group, signs, rule) if spot.numel() else None
+
+
+def _spots(
+    maps: Tensor, ends: Tensor, rule: Separation, axes: Sequence[str], shape: torch.Size
+) -> tuple[Tensor, Tensor]:
+    """Flat index in the maps, and group, of every cell that holds its group's end."""
     spots, groups, offset = [], [], 0
-    for axis, wanted in zip(axes, ends.split(_sizes(rule, axes, z.shape), 1), strict=True):
+    for axis, wanted in zip(axes, ends.split(sizes(rule, axes, shape), 1), strict=True):
         over = _over(maps, axis)
-        shape = [1 if d in over else size for d, size in enumerate(maps.shape)]
-        spots.append((maps == wanted.reshape(shape)).flatten().nonzero().squeeze(1))
+        kept = [1 if d in over else size for d, size in enumerate(maps.shape)]
+        spots.append((maps == wanted.reshape(kept)).flatten().nonzero().squeeze(1))
         groups.append(_group(spots[-1], maps, axis) + offset)
         offset += wanted.shape[1]
-    spot, group = torch.cat(spots), torch.cat(groups)
-    if not spot.numel():
-        return None
+    return torch.cat(spots), torch.cat(groups)
+
+
+def _places(
+    z: Tensor, blocks: Tensor, maps: Tensor, spot: Tensor, group: Tensor, signs: Tensor, rule: Separation
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From cells of the maps to places in z: flat index, group and side of each."""
     cells = maps[0].numel()
     side, index = spot // cells, spot % cells
     if _pooled(z, rule):

@@ -25,10 +25,11 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 @compiled
-def measure(z, top, bottom, axes, margins, shares, single, needs_grad):  # type: ignore[no-untyped-def]
+def measure(z, top, bottom, axes, margins, shares, single, needs_grad, few):  # type: ignore[no-untyped-def]
     """Slacks s, and their derivative as (index, group, slope): ∂s[group]/∂z.flat[index] = slope.
 
-    axes = (units, points, layer): which are asked for. margins and shares are of ξ⁺ and ξ⁻, in the dtype of s.
+    axes = (units, points, layer): which are asked for. margins and shares are of ξ⁺ and ξ⁻, in the dtype of s. The
+    fifth result says whether more values tie than are worth a list (so `few` are, in any layer), which is then empty.
     """
     N, C, Q = top.shape
     P = z.shape[2]
@@ -42,7 +43,7 @@ def measure(z, top, bottom, axes, margins, shares, single, needs_grad):  # type:
         np.empty(4 * groups, np.int64),
         np.empty(4 * groups, np.int8),
     )
-    found = 0
+    found, most, many = 0, 4 * groups + max(few, z.size // 16), False
     for side in range(2):
         if shares[side] == 0:
             continue
@@ -56,7 +57,7 @@ def measure(z, top, bottom, axes, margins, shares, single, needs_grad):  # type:
                 ends[g] = np.nan  # satisfied: equal to nothing, so not looked for
             short |= xi > 0
             s[g] += shares[side] * xi
-        if not (needs_grad and short):
+        if many or not (needs_grad and short):
             continue
         for n in range(N):
             for c in range(C):
@@ -64,25 +65,30 @@ def measure(z, top, bottom, axes, margins, shares, single, needs_grad):  # type:
                     value = maps[n, c, q]
                     for axis in range(3):
                         g = starts[axis] + (c * Q + q if axis == 0 else n * Q + q if axis == 1 else 0)
-                        if not axes[axis] or sign * value != ends[g]:
+                        if many or not axes[axis] or sign * value != ends[g] or (single and ties[side, g]):
                             continue
-                        p, stop = (0, P) if pooled else (q, q + 1)
-                        while p < stop and not (single and ties[side, g]):
-                            if pooled:
-                                p = next_equal(z, n, c, value, p, stop)
-                                if p == stop:
-                                    break
-                            if found == index.size:
+                        start, stop = (0, P) if pooled else (q, q + 1)
+                        for chunk in range(start, stop, CHUNK):
+                            end = min(chunk + CHUNK, stop)
+                            if pooled and not has(z, n, c, value, chunk, end):
+                                continue
+                            while index.size < found + CHUNK:
                                 index, group, side_of = grow(index), grow(group), grow(side_of)
-                            index[found], group[found], side_of[found] = (n * C + c) * P + p, g, side
-                            ties[side, g] += 1
-                            found += 1
-                            p += 1
+                            for p in range(chunk, end):
+                                if z[n, c, p] == value and not (single and ties[side, g]):
+                                    index[found], group[found], side_of[found] = (n * C + c) * P + p, g, side
+                                    ties[side, g] += 1
+                                    found += 1
+                            if found > most or (single and ties[side, g]):
+                                many = found > most
+                                break
+    if many:
+        found = 0
     slope = np.empty(found, shares.dtype)
     for k in range(found):
         side = side_of[k]
         slope[k] = (shares[1] if side else -shares[0]) / ties[side, group[k]]
-    return s, index[:found].copy(), group[:found].copy(), slope
+    return s, index[:found].copy(), group[:found].copy(), slope, many
 
 
 @compiled
@@ -104,19 +110,14 @@ def find_ends(maps, sign, axes, starts, groups):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def next_equal(z, n, c, value, start, stop):  # type: ignore[no-untyped-def]
-    """The first p in [start, stop) with z[n, c, p] equal to the value, or stop."""
-    for chunk in range(start, stop, CHUNK):
-        near = z[n, c, chunk : min(chunk + CHUNK, stop)]
-        equal = np.int32(0)
-        for p in range(near.size):
-            if near[p] == value:
-                equal |= np.int32(1)
-        if equal:
-            for p in range(near.size):
-                if near[p] == value:
-                    return chunk + p
-    return stop
+def has(z, n, c, value, start, stop):  # type: ignore[no-untyped-def]
+    """Whether z[n, c, p] equals the value for some p in [start, stop)."""
+    near = z[n, c, start:stop]
+    equal = np.int32(0)
+    for p in range(near.size):
+        if near[p] == value:
+            equal |= np.int32(1)
+    return equal > 0
 
 
 @compiled

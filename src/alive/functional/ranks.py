@@ -23,7 +23,8 @@ from torch import Tensor, distributed
 
 from ..errors import AliveError, expect_one_of
 from . import fused
-from .fused import Layout, Pull
+from .derivative import Pull, no_pull, sizes
+from .fused import Layout
 from .separation import AGGREGATES, Separation, Slacks, canonical, extreme
 
 Group = Any
@@ -74,7 +75,7 @@ def measure(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int 
     for dim in rule.over(rule.axes[0], seen.ndim):
         values *= seen.shape[dim]
     dtype = torch.promote_types(z.dtype, torch.float32)
-    ends, ties = plain_ends(z, rule, layout) if torch.compiler.is_compiling() else _Ends.apply(z, rule, layout)
+    ends, ties = _Ends.apply(z, rule, layout) if fused.applies(z) else plain_ends(z, rule, layout)
     return Part(ends, ties, fused._sides(rule, cutoff, dtype, z.device).margins, values)
 
 
@@ -105,7 +106,9 @@ class _Ends(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad = torch.zeros(ctx.shape, dtype=ctx.dtype, device=grads[0].device)
-        return fused._add(grad, (grads[0].flatten(),), Pull(*ctx.saved_tensors), ctx.layout), None, None
+        seen = canonical(grad, ctx.layout.unit_axis, ctx.layout.point_axis)
+        Pull(*ctx.saved_tensors).add(seen, grads[0].flatten())
+        return grad, None, None
 
 
 def _locate(z: Tensor, rule: Separation, cutoff: float) -> tuple[Tensor, Pull]:
@@ -113,15 +116,15 @@ def _locate(z: Tensor, rule: Separation, cutoff: float) -> tuple[Tensor, Pull]:
     dtype = torch.promote_types(z.dtype, torch.float32)
     sides = fused._sides(rule, cutoff, dtype, z.device)
     if not len(z):  # this rank has no points
-        groups = fused._sizes(rule, rule.axes, z.shape)[0]
-        return z.new_full((len(sides.signs), groups), -torch.inf, dtype=dtype), fused._no_pull(dtype, z.device)
+        groups = sizes(rule, rule.axes, z.shape)[0]
+        return z.new_full((len(sides.signs), groups), -torch.inf, dtype=dtype), no_pull(dtype, z.device)
     blocks = fused._blocks(z, rule)
     maps = blocks.amax(3) if fused._pooled(z, rule) else blocks
     ends = fused._ends(maps, rule.axes[0]).to(dtype)
     short = ends.masked_fill(sides.margins - ends <= 0, torch.nan)
     found = fused._locate(z, blocks, maps, short, sides.signs, rule, rule.axes)
     if found is None:
-        return ends, fused._no_pull(dtype, z.device)
+        return ends, no_pull(dtype, z.device)
     index, group, side = found
     key = group + side * ends.shape[1]
     pull = fused._pull(index, key, torch.zeros_like(side), sides.signs.new_ones(1), ends.numel(), rule.ties)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
 
-from ..errors import expect, expect_one_of, near
+from ..errors import AliveError, expect, expect_one_of, near
 
 MODES = {"U": ("U",), "P": ("P",), "UP": ("U", "P"), "L": ("L",)}
 CONVS = ("channel", "position")
@@ -58,8 +59,8 @@ class Separation:
             ]
             + [
                 (0 <= self.balance <= 1, f"balance must lie in [0, 1], got {self.balance}"),
-                (self.pos_margin >= 0, f"pos_margin must not be negative, got {self.pos_margin}"),
-                (self.neg_margin >= 0, f"neg_margin must not be negative, got {self.neg_margin}"),
+                (0 <= self.pos_margin < inf, f"pos_margin must be finite and not negative, got {self.pos_margin}"),
+                (0 <= self.neg_margin < inf, f"neg_margin must be finite and not negative, got {self.neg_margin}"),
             ]
         )
 
@@ -96,11 +97,16 @@ class Separation:
 def canonical(z: Tensor, unit_axis: int = 1, point_axis: int = 0) -> Tensor:
     """A view of z as [N, C, *positions]; a lone vector is one point.
 
-    Where units and points claim one axis ([N, C] in a model of [T, N, C]) the units keep it, and the points are first.
+    Where units and points claim one axis ([N, C] in a model of [T, N, C]) the units keep it, and the points are first;
+    where it is the first ([C, H, W] without a batch), z is one point.
     """
+    if z.is_nested:
+        raise AliveError("pre-activations are a nested tensor, whose points differ in size", "Pad them to one size")
     if z.ndim == 1:
         return z.unsqueeze(0)
     if point_axis % z.ndim == unit_axis % z.ndim:
+        if unit_axis % z.ndim == 0:
+            return z.unsqueeze(0)
         point_axis = 0
     if point_axis == 0 and unit_axis % z.ndim == 1:
         return z
@@ -142,14 +148,17 @@ def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int =
 def aggregate(layers: Sequence[Slacks], how: str = "sumsq") -> Tensor:
     """One scalar from the slacks of all layers: A of the papers' objective C + λ·A.
 
-    sumsq Σs², sum Σs, norm ‖s‖₂ (gradient 0 at 0), mean, balanced: mean over units plus mean over points.
+    sumsq Σs², sum Σs, norm ‖s‖₂ (gradient 0 at 0), mean, balanced: mean over units plus mean over points. Zero where
+    there is no slack at all. Layers may lie on several devices: the sum is on the first one's.
 
     >>> s = [{"U": torch.tensor([3.0, 0.0]), "P": torch.tensor([4.0])}]
     >>> [aggregate(s, how).item() for how in AGGREGATES]
     [25.0, 7.0, 5.0, 2.3333332538604736, 5.5]
     """
     expect_one_of("aggregate", how, AGGREGATES)
-    by_axis = {axis: [s[axis] for s in layers if axis in s] for axis in ("U", "P", "L")}
+    by_axis = _by_axis(layers)
+    if not any(by_axis.values()):
+        return next((s.sum() for layer in layers for s in layer.values()), torch.zeros(()))
     if how == "balanced":
         return torch.stack([torch.cat(s).mean() for s in by_axis.values() if s]).sum()
     s = torch.cat([slack for axis in by_axis.values() for slack in axis])
@@ -162,3 +171,15 @@ def aggregate(layers: Sequence[Slacks], how: str = "sumsq") -> Tensor:
             return torch.linalg.vector_norm(s)  # type: ignore[no-any-return]
         case _:
             return s.mean()
+
+
+def _by_axis(layers: Sequence[Slacks]) -> dict[str, list[Tensor]]:
+    """For each axis the slacks of the layers that have any, all on one device."""
+    found: dict[str, list[Tensor]] = {"U": [], "P": [], "L": []}
+    device = None
+    for layer in layers:
+        for axis, s in layer.items():
+            if s.numel():
+                device = s.device if device is None else device
+                found[axis].append(s if s.device == device else s.to(device))
+    return found

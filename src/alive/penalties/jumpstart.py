@@ -112,8 +112,8 @@ class Jumpstart:
         if not passes:
             raise AliveError(
                 "penalty() found no forward pass since the last call",
-                "Call the attached model first, once for each penalty(); a compiled model must be attached before "
-                "its first call (or call torch._dynamo.reset() after attaching)",
+                "Call the attached model first, model(x) and not a method of it, once for each penalty(); a compiled "
+                "model must be attached before its first call (or call torch._dynamo.reset() after attaching)",
             )
         if recorded and not layers:
             raise without_activations(self._model, self._taps.passed_over)
@@ -147,24 +147,26 @@ class Jumpstart:
                 "with activation checkpointing use torch.utils.checkpoint(..., use_reentrant=False)",
             )
             return call.activate()
+        # Plain operations keep what they measure, which an activation in place would change; a compiler sees to that.
+        keeps = call.inplace and not torch.compiler.is_compiling() and not fused.applies(call.z)
+        z = call.z.clone() if keeps else call.z
         if self._shared is not None:
             with _kept_by_us():
-                self._share(call.z, call.tap)
+                self._share(z, call.tap)
         if self._local is not None and _can_fuse(call):
             y, slacks = fused.relu_slacks(
-                call.z, self._local, unit_axis=call.tap.unit_axis, point_axis=self._point_axis, inplace=call.inplace
+                z, self._local, unit_axis=call.tap.unit_axis, point_axis=self._point_axis, inplace=call.inplace
             )
         else:
             with _kept_by_us():
-                slacks = self._measure(call.z, call.tap)  # before the activation, which may happen in place
+                slacks = self._measure(z, call.tap)  # before the activation, which may happen in place
             y = call.activate()
-        self._record(slacks, call.tap)
+        self._record(slacks, call.tap, z)
         return y
 
     def end(self, output: Any) -> None:
         """Measure the output too, if asked; forget a pass that failed."""
-        # The compiler need not look at the output.
-        if not torch.compiler.is_compiling() and output is None:
+        if self._taps.failed:
             del self._slacks[self._before :], self._parts[self._parts_before :]
             self._passes -= not _in_backward()
             self._recorded -= self._recording
@@ -177,7 +179,7 @@ class Jumpstart:
             tap = Tap("output", Activation("output"), -1 if output.ndim < 4 else 1)
             if self._shared is not None:
                 self._share(output, tap)
-            self._record(self._measure(output, tap), tap)
+            self._record(self._measure(output, tap), tap, output)
         self._recording = False
 
     def _share(self, z: Tensor, tap: Tap) -> None:
@@ -196,16 +198,16 @@ class Jumpstart:
     def _measure(self, z: Tensor, tap: Tap) -> Slacks:
         if self._local is None:
             return {}
-        # Inside torch.compile the plain version fuses by itself; elsewhere ours is the cheap one.
-        twin = separation if torch.compiler.is_compiling() else fused
+        # Inside torch.compile the plain version fuses by itself; elsewhere ours is the cheap one, where it applies.
+        twin = fused if fused.applies(z) else separation
         where = {"unit_axis": tap.unit_axis, "point_axis": self._point_axis}
         slacks: Slacks = twin.slacks(z, self._local, cutoff=tap.activation.cutoff, **where)
         return slacks
 
-    def _record(self, slacks: Slacks, tap: Tap) -> None:
+    def _record(self, slacks: Slacks, tap: Tap, z: Tensor) -> None:
         self._slacks.append(slacks)
         for axis in self._local.axes if self._local is not None else ():
-            if axis not in slacks:
+            if axis not in slacks and z.numel():  # nothing is missing where no point came, as to an idle expert
                 what = {"U": "one sample", "P": "one unit", "L": "one value"}[axis]
                 self._warn(axis, f"{tap.name} has {what}: axis {axis} cannot be satisfied there and is skipped")
 
@@ -217,7 +219,7 @@ class Jumpstart:
 
 def _can_fuse(call: Call) -> bool:
     """Whether ReLU and slacks can be one op: plain eager tensors, and nothing in place on a view or a leaf."""
-    if call.tap.activation != RELU or torch.compiler.is_compiling() or type(call.z) is not Tensor or _checkpointed():
+    if call.tap.activation != RELU or not fused.applies(call.z) or _checkpointed():
         return False
     return not call.inplace or not (call.z._is_view() or call.z.is_leaf)
 

@@ -7,6 +7,7 @@ whether it happens in place; None where the call is not one-sided after all.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple
 
 import torch
@@ -81,6 +82,17 @@ def _mish(input: Tensor, inplace: bool = False) -> Seen:
     return Seen(input, Activation("mish"), inplace)
 
 
+def _threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Seen:
+    return Seen(input, Activation("threshold", cutoff=threshold), inplace)
+
+
+def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Seen | None:
+    # A bound that is a tensor may hold anything, and looking would wait for the device.
+    if isinstance(min, Tensor) or isinstance(max, Tensor) or min is None or min != 0:
+        return None
+    return Seen(input, Activation("clamp", ceiling=inf if max is None else max))
+
+
 def _softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Seen:
     return Seen(input, softplus(beta))
 
@@ -123,7 +135,20 @@ READERS: dict[Callable[..., Any], Reader] = {
     F.hardswish: _hardswish,
     F.mish: _mish,
     F.softplus: _softplus,
+    F.threshold: _threshold,
+    torch.threshold_: _inplace(_threshold),
+    torch.threshold: _threshold,
+    **dict.fromkeys((torch.clamp, torch.clip, torch.clamp_min), _clamp),
+    **dict.fromkeys((Tensor.clamp, Tensor.clip, Tensor.clamp_min), _clamp),
+    **dict.fromkeys((torch.clamp_, torch.clip_, torch.clamp_min_), _inplace(_clamp)),
+    **dict.fromkeys((Tensor.clamp_, Tensor.clip_, Tensor.clamp_min_), _inplace(_clamp)),
 }
+
+
+def is_pre_activation(z: Tensor) -> bool:
+    """Whether z can be what units compute of points: not integers, and not a weight, as in softplus(self.scale)."""
+    return type(z) is not nn.Parameter and z.is_floating_point()
+
 
 # Modules that spell an activation out in elementary operations; by name, so that their package need not be there.
 HANDMADE: dict[str, Activation] = {
@@ -141,16 +166,30 @@ PLAIN: frozenset[type[nn.Module]] = frozenset(
     | {nn.LayerNorm, nn.Dropout, nn.Flatten, nn.Identity, nn.Embedding}
 )
 
+
+def hides(module: nn.Module) -> str:
+    """Why activations inside the module cannot be seen; empty where they can."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return "is TorchScript, which calls no Python: its units are neither counted nor penalised"
+    if isinstance(module, nn.RNN | nn.RNNCell) and module.nonlinearity == "relu":
+        return "has its ReLU inside one fused call, where it is not seen: its units are neither counted nor penalised"
+    return ""
+
+
 # The axis on which the units of the last weighted sum lie; it tells a map [N, C, T] from a sequence [N, T, C].
 UNIT_AXIS: dict[Callable[..., Any], int] = {
     F.linear: -1,
     torch.addmm: -1,
     torch.mm: -1,
     torch.matmul: -1,
-    torch.Tensor.matmul: -1,
     torch.bmm: -1,
     torch.baddbmm: -1,
+    **dict.fromkeys((Tensor.addmm, Tensor.mm, Tensor.matmul, Tensor.bmm, Tensor.baddbmm), -1),
     torch.einsum: -1,
+    F.bilinear: -1,
+    F.embedding: -1,
+    F.multi_head_attention_forward: -1,
+    **dict.fromkeys((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu), -1),
     torch.conv1d: 1,
     torch.conv2d: 1,
     torch.conv3d: 1,

@@ -1,0 +1,89 @@
+"""Models as people have them: wrapped, compiled in part, declared in part; and what is said of those not to be seen."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import torch
+from torch import nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+from ..errors import AliveError
+from ..functional.activations import Activation
+from .kinds import hides
+
+DECLARE = "activations={MyActivation: alive.functional.Activation('mine', cutoff=0.0)}"
+
+
+def bare(model: nn.Module) -> nn.Module:
+    """The user's own module inside torch.compile, DataParallel and DistributedDataParallel."""
+    if not isinstance(model, nn.Module):
+        raise AliveError(
+            f"expected a torch.nn.Module, got {type(model).__name__}",
+            "Pass the model itself, not its output or its class",
+        )
+    while True:
+        if isinstance(model, DataParallel | DistributedDataParallel):
+            model = model.module
+        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        elif isinstance(model, torch.jit.ScriptModule):
+            raise AliveError(
+                f"{type(model).__name__} is TorchScript, which calls no Python: nothing inside it can be seen",
+                "Pass the model that it was made from",
+            )
+        else:
+            return model
+
+
+def named_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Every module that runs in Python, with its path; what torch.compile wraps around a part is no part of its own."""
+    for path, module in root.named_modules():
+        if not isinstance(module, torch.jit.ScriptModule) and "_orig_mod" not in module._modules:
+            yield ".".join(step for step in path.split(".") if step != "_orig_mod"), module
+
+
+def tell_hidden(root: nn.Module, asked_for: Callable[[str], bool]) -> None:
+    """Warn of parts whose activations cannot be seen."""
+    inside = None
+    for path, module in root.named_modules():
+        why = hides(module)
+        if why and asked_for(path) and not (inside and path.startswith(inside)):
+            warnings.warn(f"{path or type(module).__name__} {why}", stacklevel=4)
+            inside = f"{path}."
+
+
+def expect_declared(activations: Mapping[type[nn.Module], Activation]) -> None:
+    """Refuse anything but classes of modules, and records of what they are."""
+    for kind, activation in activations.items():
+        if not (isinstance(kind, type) and isinstance(activation, Activation)):
+            raise AliveError(
+                f"activations maps classes of modules to Activation records, got {kind!r}: {activation!r}",
+                f"Write {DECLARE}",
+            )
+
+
+def expect_no_replica(module: nn.Module) -> None:
+    """Refuse a replica: several run at once, in threads."""
+    if "_is_replica" in module.__dict__:
+        raise AliveError(
+            f"{type(module).__name__} runs as one of several replicas of DataParallel, which cannot be watched",
+            "Use DistributedDataParallel, or one device",
+        )
+
+
+def without_activations(model: nn.Module, passed_over: Iterable[str] = ()) -> AliveError:
+    """What to say of a model in which no tap was met, or only taps that `layers` passed over."""
+    if names := list(passed_over):
+        return AliveError(
+            f"no tap matches the patterns in layers; there are {', '.join(names[:8])}{' ...' * (len(names) > 8)}",
+            'Patterns are shell-like and match whole names: layers=["features.*"]',
+        )
+    root = bare(model)
+    made_of = ", ".join(sorted({type(m).__name__ for m in root.modules() if not list(m.children())}))
+    return AliveError(
+        f"no one-sided activation ran in {type(root).__name__} (it is made of {made_of or 'no modules'})",
+        "Death needs a ReLU-like unit (ReLU, LeakyReLU, ReLU6, ELU, SELU, GELU, SiLU, Softplus ...); one spelled out, "
+        f"such as x * (x > 0), is seen where it is a module of its own and declared: {DECLARE}",
+    )
