@@ -150,7 +150,7 @@ def _made(store: Store, part: Part) -> Made:
     if not kinds:
         return Made("", "", "")
     date = datetime.fromtimestamp(kinds[0][0], UTC).date().isoformat()
-    machines = [f"{hard.get('processor') or 'unknown'}, {hard.get('cores')} cores, {hard.get('system')}" for _, hard, _ in kinds]
+    machines = [f"{hard['processor'] or 'unknown'}, {hard['cores']} cores, {hard['system']}" for _, hard, _ in kinds]
     versions = ", ".join(f"{name} {value}" for name, value in kinds[0][2].items())
     return Made(date, " and ".join(dict.fromkeys(machines)), versions)
 
