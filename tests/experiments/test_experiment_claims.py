@@ -12,6 +12,7 @@ from alive.experiments.fifty import _falls_of
 from alive.experiments.layers import layer_work, passing
 from alive.experiments.measure import count, deepest, deepest_ratio, lead, share, trains, where, wins, worst_accuracy
 from alive.nn import Rectangular
+from alive.report.winners import wins as wins_of
 from alive.train.fleet import FleetRow, Member
 
 
@@ -92,6 +93,8 @@ def test_the_atlas_takes_each_method_at_its_better_rate_and_names_ties():
     (some,) = standings(rows).values()
     assert [(s.label, s.lr) for s in some] == [("Sep-UP", 0.01), ("ReLU", 0.001), ("Sep-P", 0.01)]
     assert [s.label for s in winners(some)] == ["Sep-UP", "ReLU"]
+    rows += [planted(9, 2, "Sep-P", best=0.9), planted(9, 2, "Sep-UP", best=0.8)]
+    assert wins_of(standings(rows)) == {"Sep-UP": 1, "ReLU": 1, "Sep-P": 1}
 
 
 def test_the_spread_of_wins_in_the_atlas_is_that_between_places():

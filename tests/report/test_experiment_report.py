@@ -14,7 +14,7 @@ from alive.data import moons
 from alive.experiments import EXPERIMENTS, Cell, Row
 from alive.experiments.spec import KINDS
 from alive.report.curves import learning
-from alive.report.heat import _better, _ink, means, seeds_of
+from alive.report.heat import _better, ink, means, seeds_of
 from alive.report.inside import _frame, layers_of, main_axes
 from alive.report.page import DRAW, Judged, Part, judge, write_report
 from alive.train import Net
@@ -105,8 +105,8 @@ def test_numbers_in_a_map_stand_out_from_their_cells(least):
 
     image = Figure().subplots().imshow([[0.0]], cmap="magma", vmin=least, vmax=1)
     for value in np.linspace(least, 1, 101):
-        ink = {"black": (0, 0, 0), "white": (1, 1, 1)}[_ink(image, value)]
-        assert contrast(ink, image.cmap(image.norm(value))[:3]) >= 4.5, value
+        written = {"black": (0, 0, 0), "white": (1, 1, 1)}[ink(image, value)]
+        assert contrast(written, image.cmap(image.norm(value))[:3]) >= 4.5, value
 
 
 @pytest.mark.parametrize("name", ["report.html", "evidence.html"])
@@ -119,9 +119,9 @@ def test_words_of_the_pages_stand_out_in_light_and_dark(name):
             key: [int(code[at : at + 2], 16) / 255 for at in (0, 2, 4)]
             for key, code in re.findall(r"--([\w-]+): #(\w{6})", root)
         }
-        for ink in found.keys() & {"ink", "soft", "link", "green", "red", "blue", "grey", "violet"}:
-            for ground in found.keys() & {"paper", "card", f"{ink}-bg"}:
-                assert contrast(found[ink], found[ground]) >= 4.5, (ink, ground)
+        for colour in found.keys() & {"ink", "soft", "link", "green", "red", "blue", "grey", "violet"}:
+            for ground in found.keys() & {"paper", "card", f"{colour}-bg"}:
+                assert contrast(found[colour], found[ground]) >= 4.5, (colour, ground)
     assert not re.search(r"[^-]color: #", text.partition("</style>")[0].replace(roots[0], "").replace(roots[1], ""))
 
 

@@ -117,7 +117,9 @@ ATLAS = Experiment(
     ),
     figures=(
         Figure(
-            "winners", "winners", "The best method at each depth and width, by training accuracy, at its better rate"
+            "winners",
+            "winners",
+            "Every method at each depth and width, at its better rate; framed: the best, and who ties",
         ),
         Figure("heat", "heat", "All methods: mean over seeds of the best accuracy at the better learning rate"),
     ),

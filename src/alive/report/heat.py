@@ -111,10 +111,10 @@ def _count(axis, rows, depths, widths, values, image) -> None:  # type: ignore[n
         seeds[row.member.depth, row.member.width] += succeeds(row)
     for (depth, width), count in seeds.items():
         at = widths.index(width), depths.index(depth)
-        axis.text(at[1], at[0], str(count), ha="center", va="center", fontsize=6, color=_ink(image, values[at]))
+        axis.text(at[1], at[0], str(count), ha="center", va="center", fontsize=6, color=ink(image, values[at]))
 
 
-def _ink(image: Any, value: float) -> str:
+def ink(image: Any, value: float) -> str:
     """Black on light cells, white on dark ones: whichever has the larger contrast (WCAG 2, relative luminance)."""
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4

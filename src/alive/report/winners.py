@@ -1,38 +1,75 @@
-"""Which method is best at each depth and width."""
+"""Which method is best at each depth and width, and how far behind the others are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from ..experiments import Row
-from ..experiments.atlas import standings
+from ..experiments.atlas import Standing, standings
 from ..experiments.atlas import winners as best_of
+from .heat import ink
 from .save import save_figure
 
-NAMED = 2  # methods written into a cell; further ties are counted
+Places = Mapping[tuple[int, int], Sequence[Standing]]
+FRAME = "#00b5ad"
 
 
 def winners(rows: Sequence[Row], path: Path) -> None:
-    """Draw a table: in each cell the best method, those that tie with it, and their training accuracy."""
+    """Draw a panel a width: a line a method, the one that wins most on top, a column a depth; winners are framed."""
     from matplotlib.figure import Figure
 
     places = standings(rows)
     depths, widths = (sorted({place[axis] for place in places}) for axis in (0, 1))
-    figure = Figure(figsize=(1.2 + 2.0 * len(widths), 0.9 + 0.75 * len(depths)))
-    axis = figure.subplots()
-    for (depth, width), some in places.items():
-        x, y = widths.index(width), depths.index(depth)
-        top = best_of(some)
-        lines = [standing.label for standing in top[:NAMED]]
-        lines += [f"and {len(top) - NAMED} more"] if len(top) > NAMED else []
-        shade = str(0.55 + 0.45 * max(0.0, min(1.0, (top[0].train - 0.5) * 2)))
-        axis.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, color=shade, linewidth=0)
-        axis.text(x, y, "\n".join([f"{top[0].train:.3f}", *lines]), ha="center", va="center", fontsize=7)
-    axis.set_xticks(range(len(widths)), [str(width) for width in widths])
-    axis.set_yticks(range(len(depths)), [str(depth) for depth in depths])
-    axis.set_xlim(-0.5, len(widths) - 0.5)
-    axis.set_ylim(len(depths) - 0.5, -0.5)
-    axis.set_xlabel("width")
-    axis.set_ylabel("depth")
-    save_figure(figure, path)
+    won = wins(places)
+    labels = sorted(won, key=lambda label: -won[label])
+    size = (3.0 + 0.42 * len(widths) * len(depths), 1.3 + 0.26 * len(labels))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(1, len(widths), sharey=True, squeeze=False)[0]
+    for width, axis in zip(widths, axes, strict=True):
+        image = _panel(axis, {depth: places.get((depth, width), ()) for depth in depths}, labels)
+        axis.set_title(f"width {width}", fontsize=9)
+    axes[0].set_yticks(range(len(labels)), [f"{label}  {won[label]} of {len(places)}" for label in labels], fontsize=8)
+    bar = figure.colorbar(image, ax=axes, aspect=30, pad=0.01)
+    bar.set_label("best training accuracy", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    figure.suptitle(
+        "mean over seeds at the better learning rate; framed: the best of a depth and width, and who ties", fontsize=9
+    )
+    save_figure(figure, path, laid_out=False)
+
+
+def wins(places: Places) -> dict[str, int]:
+    """At how many depths and widths each method is best, or ties with the best."""
+    won = {standing.label: 0 for some in places.values() for standing in some}
+    for some in places.values():
+        for standing in best_of(some):
+            won[standing.label] += 1
+    return won
+
+
+def _panel(axis: Any, by_depth: Mapping[int, Sequence[Standing]], labels: Sequence[str]) -> Any:
+    """One width: accuracies as colours and numbers."""
+    values = np.full((len(labels), len(by_depth)), np.nan)
+    for x, some in enumerate(by_depth.values()):
+        for standing in some:
+            values[labels.index(standing.label), x] = standing.train
+    image = axis.imshow(values, aspect="auto", cmap="magma", vmin=0.5, vmax=1)
+    for x, some in enumerate(by_depth.values()):
+        best = best_of(some) if some else []
+        for standing in some:
+            y = labels.index(standing.label)
+            said = f"{standing.train:.2f}".lstrip("0")
+            axis.text(x, y, said, ha="center", va="center", fontsize=6, color=ink(image, standing.train))
+            if standing in best:
+                axis.plot(
+                    [x - 0.45, x + 0.45, x + 0.45, x - 0.45, x - 0.45],
+                    [y - 0.42, y - 0.42, y + 0.42, y + 0.42, y - 0.42],
+                    color=FRAME, linewidth=1.3,
+                )  # fmt: skip
+    axis.set_xticks(range(len(by_depth)), [str(depth) for depth in by_depth], fontsize=7)
+    axis.set_xlabel("depth", fontsize=8)
+    return image
