@@ -55,9 +55,13 @@ def stored(path, columns="key, settings, seed, result, weights, versions, hardwa
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
+    return stored_by_a_plain_run(cells(), tmp_path_factory)
+
+
+def stored_by_a_plain_run(some, tmp_path_factory):
     path = tmp_path_factory.mktemp("plain") / "s.sqlite"
     with Store(path) as store:
-        assert run(cells(), store, threads=1) == len(cells())
+        assert run(some, store, threads=1) == len(some)
     return stored(path)
 
 

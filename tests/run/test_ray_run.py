@@ -15,7 +15,7 @@ from collections import Counter
 import pytest
 import test_local_run
 import test_nets
-from test_local_run import SECONDS, stored
+from test_local_run import SECONDS, stored, stored_by_a_plain_run
 
 from alive.errors import AliveError
 from alive.experiments import Cell
@@ -53,10 +53,7 @@ def fleets():
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plain") / "s.sqlite"
-    with Store(path) as store:
-        assert run(cells(), store, threads=1) == len(cells())
-    return stored(path)
+    return stored_by_a_plain_run(cells(), tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
