@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import expect
@@ -260,7 +261,28 @@ def _polished(multipliers: Array, weight: Array, domain: Domain) -> Array:
         moved = best.copy()
         moved[support] = np.clip(best[support] + step, 0, None)
         best = moved
-    return best if best.max() > 0 else multipliers
+    kernel = _kernel(multipliers > 0, weight, np.isinf(domain.lo) & np.isinf(domain.hi))
+    return min((m for m in (best, multipliers, kernel) if m.max() > 0), key=lambda m: _leftover(m, weight, domain))
+
+
+def _kernel(support: NDArray[np.bool_], weight: Array, free: NDArray[np.bool_]) -> Array:
+    """The multipliers on a support that cancel best along free inputs, if they are all of one sign; else zeros.
+
+    Steps towards cancelling may shrink all multipliers instead; this direction has no size to shrink.
+    """
+    found = np.zeros(len(support))
+    if free.any() and support.any():
+        direction = np.linalg.svd(weight[support][:, free])[0][:, -1]
+        if (direction >= 0).all() or (direction <= 0).all():
+            found[support] = np.abs(direction)
+    return found
+
+
+def _leftover(multipliers: Array, weight: Array, domain: Domain) -> float:
+    """What is left of multipliers'W along inputs without bound, relative to the multipliers."""
+    r = multipliers @ weight
+    loose = np.where(r > 0, np.isinf(domain.lo), np.isinf(domain.hi))
+    return float(np.linalg.norm(r[loose]) / multipliers.sum())
 
 
 def _smallest(weight: Array, bias: Array, domain: Domain, least: float) -> Array:
