@@ -1,0 +1,252 @@
+"""Layout: how the pre-activations of one layer lie, so that points and units can be told."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .families import Family
+from .owners import LOST, MANY, Owners, compact, reduced, varying
+
+FEW = 4  # points, below which an order that the data decide may seem to be none
+MAJOR, MINOR = "major", "minor"  # in an axis of k·n entries: entry i is of i // k, or of i % n
+
+
+class Grid(NamedTuple):
+    """Points along some axes and units along others; the rest are positions.
+
+    Where an axis holds each point (or unit) several times, `points_fold` (`units_fold`) says in which order.
+    """
+
+    ndim: int
+    points: tuple[int, ...]
+    units: tuple[int, ...]
+    width: int  # how many units there are
+    points_fold: str = ""
+    units_fold: str = ""
+
+    @property
+    def axes(self) -> tuple[int, int] | None:
+        """The axis of the points and that of the units, where there is one of each and nothing is folded."""
+        if len(self.points) == len(self.units) == 1 and not self.points_fold and not self.units_fold:
+            return self.points[0], self.units[0]
+        return None
+
+    def fits(self, z: Tensor, points: int) -> bool:
+        """Whether another tensor can lie in the same way."""
+        if z.ndim != self.ndim:
+            return False
+        rows, columns = (prod(z.shape[d] for d in axes) for axes in (self.points, self.units))
+        here = rows == points if not self.points_fold else points > 0 and rows % points == 0
+        return here and (columns == self.width if not self.units_fold else columns % self.width == 0)
+
+    def arrange(self, z: Tensor, points: int) -> Tensor:
+        """z as [N, C, positions]."""
+        rest = [d for d in range(z.ndim) if d not in self.points and d not in self.units]
+        rows, columns = (prod(z.shape[d] for d in axes) for axes in (self.points, self.units))
+        z = z.permute(*self.points, *self.units, *rest).reshape(rows, columns, -1)
+        z = _unfolded(z, 0, points, self.points_fold)
+        return _unfolded(z, 1, self.width, self.units_fold)
+
+
+def _unfolded(z: Tensor, axis: int, count: int, fold: str) -> Tensor:
+    """z [R, Q, P] with k·count entries along an axis: the k become positions."""
+    if not fold:
+        return z
+    if fold == MAJOR:
+        own: Tensor = z.unflatten(axis, (count, -1)).movedim(axis + 1, -1)
+    else:
+        own = z.unflatten(axis, (-1, count)).movedim(axis, -1)
+    return own.flatten(2)
+
+
+class Scattered(NamedTuple):
+    """The point and the unit of each entry of the flattened tensor, as places in 0 ... n−1; None where unknown."""
+
+    shape: torch.Size
+    point: Tensor | None
+    unit: Tensor | None
+    width: int  # how many units there are
+
+    def fits(self, z: Tensor, points: int) -> bool:
+        """Only the very same shape lies in the same way."""
+        return z.shape == self.shape
+
+
+class Layout(NamedTuple):
+    """What is known of a layer: where its points and units are, who made it, and what is unknown, in words.
+
+    points, units  whether they are known
+    fixed          whether it holds for other sizes too
+    moves          whether the data decide it
+    perhaps        whether they might: they had a part in it, and did not show
+    """
+
+    place: Grid | Scattered
+    points: bool = True
+    units: bool = True
+    why: tuple[str, ...] = ()
+    made_by: str = ""
+    weights: int = 0
+    fixed: bool = True
+    moves: bool = False
+    perhaps: bool = False
+    axes: tuple[int, int] | None = None  # of points and units, where all is known and there is one of each
+
+    @property
+    def known(self) -> bool:
+        """Whether nothing is unknown."""
+        return self.points and self.units
+
+    def fits(self, z: Tensor, points: int) -> bool:
+        """Whether another tensor, of so many points, can lie in the same way."""
+        return self.place.fits(z, points if self.points else 1)
+
+    def arrange(self, z: Tensor, points: int) -> Tensor:
+        """z on its grid as [N, C, positions]; 1 for N or C where points or units are unknown."""
+        assert isinstance(self.place, Grid)
+        return self.place.arrange(z, points if self.points else 1)
+
+    @classmethod
+    def unknown(cls, z: Tensor, why: str) -> Layout:
+        """Nothing is known."""
+        return cls(Grid(z.ndim, (), (), 1), False, False, (f"points and units: {why}",))
+
+
+def read(owners: Owners, z: Tensor, points: int, family: Family | None = None, doubt: str = "") -> Layout:
+    """The layout of pre-activations from the owners of their entries; a doubt is why no points can be told."""
+    made = ("", 0) if family is None else (family.named(owners.unit), family.weights)
+    if not (doubt or owners.picked or owners.placed) and (usual := _usual(owners, z, points)) is not None:
+        return Layout(usual, True, True, (), *made, axes=usual.axes)
+    point, why_points = (None, doubt) if doubt else _told(owners.point, "point")
+    unit, why_units = _told(owners.unit, "unit")
+    if unit is not None and owners.picked:
+        unit, why_units = None, "its units were chosen by the data, as top-k does"
+    why = tuple(
+        _worded(what, reason, owners.why) for what, reason in (("points", why_points), ("units", why_units)) if reason
+    )
+    place: Grid | Scattered | None = _grid(point, unit, z, points) if z.numel() else _empty(point, unit, z)
+    if place is None or _partly(unit, family, owners.placed):
+        numbered = None if unit is None else _numbered(unit, point, family, owners.placed)
+        if unit is not None and numbered is None:
+            why, unit = (*why, "units: the data choose the weights that make them, which are not one family"), None
+        place = _scattered(point, numbered, z)
+    # With one point or one unit any axis would do, and the next batch may show another.
+    fixed = isinstance(place, Grid) and (point is None or bool(place.points)) and (unit is None or bool(place.units))
+    moves = owners.placed and (isinstance(place, Scattered) or points < FEW)
+    axes = place.axes if isinstance(place, Grid) and point is not None and unit is not None else None
+    return Layout(place, point is not None, unit is not None, why, *made, fixed, moves, owners.placed, axes)
+
+
+def _usual(owners: Owners, z: Tensor, points: int) -> Grid | None:
+    """The grid of nearly all layers: one axis holds all points in order, another units in order. None if otherwise."""
+    axes = [[d for d, n in enumerate(owner.shape) if n > 1] for owner in (owners.point, owners.unit)]
+    if len(axes[0]) != 1 or len(axes[1]) != 1 or axes[0] == axes[1]:
+        return None
+    rows, names = owners.point.flatten(), owners.unit.flatten()
+    if len(rows) != points or not torch.equal(rows, torch.arange(points, dtype=rows.dtype)):
+        return None
+    first = int(names[0])
+    if first < 0 or not torch.equal(names, torch.arange(first, first + len(names), dtype=names.dtype)):
+        return None
+    return Grid(z.ndim, tuple(axes[0]), tuple(axes[1]), len(names))
+
+
+def _worded(what: str, reason: str, earlier: str) -> str:
+    return f"{what}: {reason}" + (f" ({earlier})" if earlier and "not understood" in reason else "")
+
+
+def _told(owner: Tensor, what: str) -> tuple[Tensor | None, str]:
+    """The owners if every entry has one; else why not."""
+    if not owner.numel():
+        return owner, ""
+    if int(owner.max()) == LOST:
+        return None, f"which entry is of which {what} is not understood"
+    if int(owner.max()) < 0:
+        return (
+            None,
+            "its values are of several points at once" if what == "point" else "no weighted operation made them",
+        )
+    owner = compact(owner)
+    if bool((owner == MANY).any()):
+        return None, f"some entries are of several {what}s at once"
+    if int(owner.min()) < 0:  # constants, such as padding, are counted with the row they lie in
+        axes = varying(torch.where(owner < 0, owner.max(), owner)) or varying(owner)
+        for keep in [axes, *([a] for a in axes)]:
+            row = reduced(owner, [d for d in range(owner.ndim) if d not in keep])
+            if int(row.min()) >= 0 and int(row.max()) != LOST:
+                return compact(row), ""
+        return None, f"some entries are of no {what}"
+    return owner, ""
+
+
+def _grid(point: Tensor | None, unit: Tensor | None, z: Tensor, points: int) -> Grid | None:
+    rows = [] if point is None else varying(point)
+    columns = [] if unit is None else varying(unit)
+    if set(rows) & set(columns):
+        return None
+    points_fold = _fold(point, rows, points) if point is not None else ""
+    count = 1 if unit is None else len(unit.unique())
+    names = None if unit is None else _ranked(unit)
+    units_fold = _fold(names, columns, count) if names is not None else ""
+    if points_fold is None or units_fold is None:
+        return None
+    return Grid(z.ndim, tuple(rows), tuple(columns), count, points_fold, units_fold)
+
+
+def _empty(point: Tensor | None, unit: Tensor | None, z: Tensor) -> Grid:
+    """The grid of a tensor without entries: of a batch without points."""
+    rows = [] if point is None else [d for d in range(z.ndim) if point.shape[d] == 0]
+    columns = [] if unit is None else [d for d in range(z.ndim) if unit.shape[d] > 1 and d not in rows]
+    return Grid(z.ndim, tuple(rows), tuple(columns), prod(z.shape[d] for d in columns))
+
+
+def _ranked(unit: Tensor) -> Tensor:
+    """Units numbered 0 ... n−1 in the order of their names."""
+    inverse: Tensor = unit.unique(return_inverse=True)[1]
+    return inverse.view(unit.shape)
+
+
+def _fold(owner: Tensor, axes: list[int], count: int) -> str | None:
+    """How n owners lie in a row of k·n entries: in order, each k times, or k times in order; None if otherwise."""
+    row = owner.permute(*axes, *(d for d in range(owner.ndim) if d not in axes)).reshape(-1)
+    size = len(row)
+    if size % max(count, 1) or not count:
+        return None
+    order = torch.arange(size)
+    if size == count:
+        return "" if torch.equal(row.long(), order) else None
+    if torch.equal(row.long(), order // (size // count)):
+        return MAJOR
+    return MINOR if torch.equal(row.long(), order % count) else None
+
+
+def _numbered(unit: Tensor, point: Tensor | None, family: Family | None, placed: bool) -> tuple[Tensor, int] | None:
+    """Units numbered from 0, and how many there are; None where the next batch would number them otherwise.
+
+    Where points differ in the units they meet, as with experts, all units of the family are counted, met or not.
+    """
+    across = point is None or bool(set(varying(unit)) & set(varying(point)))
+    if not placed or not (across or _partly(unit, family, placed)):
+        return _ranked(unit), len(unit.unique())
+    if family is None or not bool(((unit >= family.start) & (unit < family.start + family.size)).all()):
+        return None
+    return unit - family.start, family.size
+
+
+def _partly(unit: Tensor | None, family: Family | None, placed: bool) -> bool:
+    """Whether the data decided that only a part of a family is met, of which the next batch may meet another."""
+    if unit is None or family is None or not placed or family.each:
+        return False
+    return unit.numel() > 0 and int(unit.min()) >= family.start and len(unit.unique()) < family.size
+
+
+def _scattered(point: Tensor | None, numbered: tuple[Tensor, int] | None, z: Tensor) -> Scattered:
+    rows = None if point is None else point.expand(z.shape).reshape(-1).long()
+    if numbered is None:
+        return Scattered(z.shape, rows, None, 0)
+    unit, count = numbered
+    return Scattered(z.shape, rows, unit.expand(z.shape).reshape(-1).long(), count)

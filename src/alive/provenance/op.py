@@ -1,0 +1,83 @@
+"""One operation of a running model, as the rules of provenance read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .owners import Owners, constant, lost, nobody, together
+
+Results = Owners | Sequence[Owners | None]
+
+
+class Op:
+    """A call of an operator: its arguments by name, and the owners of the tensors among them."""
+
+    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owners: Callable[[Tensor], Owners]):
+        self.func = func
+        schema = func._schema
+        self.name: str = schema.name.split("::")[1]
+        self._given = dict(zip((a.name for a in schema.arguments), args, strict=False)) | kwargs
+        self._schema, self._owners = schema, owners
+        self.out: Any = None
+
+    def __getitem__(self, name: str) -> Any:
+        """An argument by its name in the schema, or its default."""
+        if name in self._given:
+            return self._given[name]
+        return next((a.default_value for a in self._schema.arguments if a.name == name), None)
+
+    def __contains__(self, name: str) -> bool:
+        return any(a.name == name for a in self._schema.arguments)
+
+    def of(self, t: Tensor) -> Owners:
+        """The owners of a tensor."""
+        return self._owners(t)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All tensors among the arguments, but those that are only written to."""
+        for name, value in self._given.items():
+            if name != "out":
+                yield from _tensors(value)
+
+    def written(self) -> list[Tensor]:
+        """The tensors that the operation changes."""
+        marked = [a.name for a in self._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        return [t for name in marked for t in _tensors(self[name])]
+
+    def outputs(self) -> list[Tensor]:
+        """The tensors it returned."""
+        return list(_tensors(self.out))
+
+    def source(self) -> Hashable:
+        """What a result without points is made of."""
+        plain = [(k, v) for k, v in self._given.items() if not any(True for _ in _tensors(v))]
+        return hash((str(self.func), str(plain), *(self.of(t).source for t in self.tensors())))
+
+    def plain(self, ndim: int) -> Owners:
+        """The owners of a result that no point has a part in."""
+        found = [self.of(t) for t in self.tensors()]
+        return constant(ndim, self.source(), weight=any(o.weight for o in found))
+
+    def lost(self, ndim: int, why: str = "") -> Owners:
+        """The owners of a result that cannot be followed."""
+        return lost(ndim, why or f"{self.func} is not followed", [self.of(t) for t in self.tensors()])
+
+    def made(self, point: Tensor, unit: Tensor, *operands: Owners, **more: Any) -> Owners:
+        """The owners of a result, with what it has in common with its operands."""
+        return Owners(point, unit, **{**together(operands), **more})
+
+    def without_units(self, like: Tensor) -> Tensor:
+        """No units, in the rank of another."""
+        return nobody(like.ndim)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)

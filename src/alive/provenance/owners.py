@@ -1,0 +1,188 @@
+"""Owners: which point, and which unit, every entry of a tensor belongs to; and what operations make of them.
+
+Both are kept as integers of the tensor's rank, with size 1 along every axis on which they do not vary: a map
+[N, C, H, W] has points [N, 1, 1, 1] and units [1, C, 1, 1], whatever its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import reduce as fold
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+NONE = -2  # depends on no point, or on no unit
+MANY = -1  # on several: a statistic
+LOST = 1 << 30  # not understood
+ANYTHING = -1  # in `behind`: all bits
+
+
+class Owners(NamedTuple):
+    """Of one tensor: the owners of its entries, and how they came about.
+
+    data     whether any point has a part in it; what has not is a weight or a constant
+    weight   whether it is made of parameters, and of no point
+    source   what it was made of, for weights and constants: equal sources have equal values
+    placed   whether the data decide which entry lies where, as after x[indices]
+    picked   whether the data decide which units are there, as after topk
+    pure     whether all data in it went through weights
+    crossed  bits of the activations that lie on every path to it
+    behind   bits of the activations that lie on some path to it
+    why      how the owners were lost
+    """
+
+    point: Tensor
+    unit: Tensor
+    data: bool = True
+    weight: bool = False
+    source: Hashable = None
+    placed: bool = False
+    picked: bool = False
+    pure: bool = False
+    crossed: int = 0
+    behind: int = 0
+    why: str = ""
+
+    def of_points(self, t: Tensor) -> bool:
+        """Whether the tensor may hold something of each point, and not only a statistic over them."""
+        known = bool(((self.point >= 0) & (self.point != LOST)).any())
+        return known or (t.numel() > 1 and (self.behind == ANYTHING or bool((self.point == LOST).any())))
+
+
+def nobody(ndim: int, code: int = NONE) -> Tensor:
+    """One code for all entries of a tensor of that rank."""
+    return torch.full((1,) * ndim, code, dtype=torch.int32)
+
+
+def constant(ndim: int, source: Hashable, *, weight: bool = False) -> Owners:
+    """A tensor that no point has a part in."""
+    return Owners(nobody(ndim), nobody(ndim), data=False, weight=weight, source=source)
+
+
+def shared(ndim: int) -> Owners:
+    """A tensor that comes with the batch, and is no single point's."""
+    return Owners(nobody(ndim, MANY), nobody(ndim), why="it comes with the batch, and is of no single point")
+
+
+def foreign(ndim: int) -> Owners:
+    """A tensor of unknown origin: whoever's it is, and whatever activations lie behind it."""
+    return Owners(nobody(ndim, MANY), nobody(ndim), behind=ANYTHING, why="it comes from outside, and nobody saw whence")
+
+
+def lost(ndim: int, why: str, like: Sequence[Owners] = ()) -> Owners:
+    """A tensor of which nothing can be said, and why."""
+    common = together(like) | {"data": True}
+    if not like:
+        common["behind"] = ANYTHING
+    return Owners(nobody(ndim, LOST), nobody(ndim, LOST), **common | {"why": common["why"] or why})
+
+
+def together(operands: Sequence[Owners]) -> dict[str, Any]:
+    """What every result of these operands has in common."""
+    data = [o for o in operands if o.data]
+    return {
+        "data": bool(data),
+        "placed": any(o.placed for o in data),
+        "picked": any(o.picked for o in data),
+        "pure": all(o.pure for o in data),
+        "crossed": fold(int.__and__, (o.crossed for o in data)) if data else 0,
+        "behind": fold(int.__or__, (o.behind for o in data), 0),
+        "why": next((o.why for o in data if o.why), ""),
+    }
+
+
+def aligned(owner: Tensor, ndim: int) -> Tensor:
+    """The same with axes of size 1 in front, as broadcasting adds them."""
+    return owner if owner.ndim == ndim else owner.view((1,) * (ndim - owner.ndim) + tuple(owner.shape))
+
+
+def squeezed(owner: Tensor) -> Tensor:
+    """The same with size 1 along axes that were only expanded."""
+    for axis, (size, stride) in enumerate(zip(owner.shape, owner.stride(), strict=True)):
+        if size > 1 and stride == 0:
+            owner = owner.narrow(axis, 0, 1)
+    return owner
+
+
+def varying(owner: Tensor) -> list[int]:
+    """The axes along which the owner really changes."""
+    return [d for d in range(owner.ndim) if owner.shape[d] > 1 and bool((owner != owner.narrow(d, 0, 1)).any())]
+
+
+def compact(owner: Tensor) -> Tensor:
+    """The same with size 1 along every axis on which it does not vary."""
+    for axis in range(owner.ndim):
+        if owner.shape[axis] > 1 and torch.equal(owner, owner.narrow(axis, 0, 1).expand_as(owner)):
+            owner = owner.narrow(axis, 0, 1)
+    return owner
+
+
+def joined(a: Tensor, b: Tensor) -> Tensor:
+    """Owner of a sum: constants and statistics give way; two different owners are lost."""
+    if a is b:
+        return a
+    both = torch.maximum(a, b)
+    clash = (a >= 0) & (b >= 0) & (a != b)
+    return both.masked_fill_(clash, LOST) if bool(clash.any()) else both
+
+
+def reduced(owner: Tensor, axes: Sequence[int]) -> Tensor:
+    """Owner of a sum over some axes, which are kept with size 1; different owners make a statistic."""
+    axes = [axis % owner.ndim for axis in axes] if owner.ndim else []
+    axes = [axis for axis in axes if owner.shape[axis] > 1]
+    if not axes:
+        return owner
+    high = owner.amax(axes, keepdim=True)
+    low = torch.where(owner < 0, high, owner).amin(axes, keepdim=True)
+    return torch.where((low == high) | (high == LOST), high, MANY)
+
+
+def refined(a: Tensor, b: Tensor, same: Callable[[Tensor], None] = lambda pairs: None) -> Tensor:
+    """Unit of a sum: the finer of two ways to divide into units, where one refines the other; else lost.
+
+    So units that lie side by side, as on the two branches of a skip, stay, and are the `same` from then on; a gate of
+    one unit gives way to what it gates; and units that lie across each other, as in an outer sum, are lost.
+    """
+    real = (a >= 0) & (b >= 0)
+    if not bool((real & (a != b)).any()):
+        return torch.maximum(a, b)
+    if bool((a == LOST).any()) or bool((b == LOST).any()):
+        return torch.full_like(torch.maximum(a, b), LOST)
+    a, b = torch.broadcast_tensors(a, b)
+    pairs = torch.stack([a[real], b[real]]).unique(dim=1)
+    kinds = [len(row.unique()) for row in pairs]
+    later = int(pairs[1].max() >= pairs[0].max())  # where both are as fine, the later operation gives the names
+    for which in sorted((0, 1), key=lambda k: (-kinds[k], k != later)):
+        chosen, other = (a, b) if which == 0 else (b, a)
+        if kinds[which] == pairs.shape[1] and not bool(((chosen < 0) & (other >= 0)).any()):
+            if kinds[0] == kinds[1] > 1:
+                same(pairs)
+            return squeezed(chosen).clone()
+    return torch.full_like(a, LOST)
+
+
+def regrouped(owner: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:
+    """The owner of a tensor of shape `old` after it is viewed as `new`: only axes that are merged or split unfold."""
+    owner = owner.expand(old) if 0 in old else owner
+    if 0 in old:
+        return owner.reshape(new)
+    i = j = 0
+    shape: list[int] = []
+    steps: list[int] = []  # sizes to expand to before the reshape
+    while i < len(old) or j < len(new):
+        left, right, i0, j0 = 1, 1, i, j
+        if i < len(old):
+            left, i = old[i], i + 1
+        if j < len(new):
+            right, j = new[j], j + 1
+        while left != right:
+            if left < right:
+                left, i = left * old[i], i + 1
+            else:
+                right, j = right * new[j], j + 1
+        flat = all(owner.shape[d] == 1 for d in range(i0, i))
+        steps += owner.shape[i0:i] if flat else old[i0:i]
+        shape += [1] * (j - j0) if flat else new[j0:j]
+    return owner.expand(steps).reshape(shape)

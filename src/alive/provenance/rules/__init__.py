@@ -1,0 +1,105 @@
+"""What each operation of torch does with the owners of its entries: one rule a family, one line a name."""
+
+from __future__ import annotations
+
+from .elementwise import copied, elementwise, fresh, gated, kept, normalised, same
+from .moves import complex_view, concatenated, packed, padded, repeated, replayed, unpacked, viewed
+from .picks import bagged, embedded, filled, gathered, indexed, masked, put, scattered, sorted_
+from .rule import Rule
+from .sums import counted, gridded, over, pooled, refolded, sampled, summed_over, unfolded
+from .weighted import attended, convolved, grouped, linear, multiplied, paired, recurrent, times_vector, trilinear
+
+__all__ = ["RULES", "Rule", "elementwise", "viewed"]
+
+
+def _called(rule: Rule, names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names.split(), rule)
+
+
+RULES: dict[str, Rule] = {
+    **_called(same, "clone _to_copy contiguous alias detach lift_fresh_copy native_dropout _softmax _log_softmax"),
+    **_called(same, "softmax log_softmax"),
+    **_called(same, "_safe_softmax bernoulli renorm rrelu_with_noise_functional"),
+    **_called(over("dim"), "cumsum cumprod logcumsumexp cummax cummin"),
+    **_called(same, "_fake_quantize_learnable_per_tensor_affine fake_quantize_per_tensor_affine_cachemask tril triu"),
+    **_called(same, "fake_quantize_per_channel_affine_cachemask requires_grad"),
+    **_called(
+        elementwise, "prelu _prelu_kernel rrelu rrelu_with_noise complex polar dropout feature_dropout floor_divide"
+    ),
+    **_called(
+        normalised(1),
+        "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training cudnn_batch_norm "
+        "_batch_norm_with_update _batch_norm_no_update miopen_batch_norm native_group_norm batch_norm",
+    ),
+    **_called(normalised(-1), "native_layer_norm _fused_rms_norm rms_norm layer_norm"),
+    **_called(
+        viewed, "view _unsafe_view _reshape_alias reshape expand permute transpose t squeeze unsqueeze select slice"
+    ),
+    **_called(
+        viewed,
+        "split split_with_sizes unsafe_split unsafe_split_with_sizes unbind unfold diagonal movedim narrow",
+    ),
+    **_called(
+        viewed, "transpose_copy expand_copy permute_copy select_copy slice_copy unsqueeze_copy squeeze_copy split_copy"
+    ),
+    **_called(complex_view, "view_as_real view_as_complex real imag conj _conj _neg_view resolve_conj _conj_physical"),
+    **_called(
+        replayed, "flip roll rot90 pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle diag_embed"
+    ),
+    **_called(repeated, "repeat repeat_interleave tile"),
+    **_called(padded, "constant_pad_nd"),
+    **_called(concatenated, "cat stack"),
+    **_called(indexed, "index _unsafe_index"),
+    **_called(gathered, "gather index_select"),
+    **_called(embedded, "embedding"),
+    **_called(bagged, "_embedding_bag _embedding_bag_forward_only"),
+    **_called(scattered, "scatter scatter_add scatter_reduce index_add index_copy index_reduce index_fill"),
+    **_called(gated, "glu"),
+    **_called(filled, "masked_scatter"),
+    **_called(put, "index_put _unsafe_index_put _index_put_impl"),
+    **_called(copied, "copy"),
+    **_called(sorted_, "sort topk"),
+    **_called(masked, "masked_select"),
+    **_called(summed_over, "sum mean amax amin max min any all argmax argmin prod std var std_mean var_mean logsumexp"),
+    **_called(summed_over, "nansum norm linalg_vector_norm median nanmedian mode kthvalue aminmax count_nonzero"),
+    **_called(over("dim"), "_fft_r2c _fft_c2c _fft_c2r"),
+    **_called(pooled(1), "avg_pool1d adaptive_avg_pool1d max_pool1d upsample_linear1d upsample_nearest1d"),
+    **_called(pooled(1), "reflection_pad1d replication_pad1d max_pool1d_with_indices _upsample_nearest_exact1d"),
+    **_called(pooled(2), "avg_pool2d _adaptive_avg_pool2d adaptive_max_pool2d max_pool2d_with_indices max_pool2d"),
+    **_called(
+        pooled(2), "upsample_nearest2d upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa mkldnn_max_pool2d"
+    ),
+    **_called(pooled(2), "_upsample_bicubic2d_aa _upsample_nearest_exact2d reflection_pad2d replication_pad2d"),
+    **_called(pooled(2), "adaptive_avg_pool2d fractional_max_pool2d max_unpool2d mkldnn_adaptive_avg_pool2d"),
+    **_called(
+        pooled(3), "avg_pool3d _adaptive_avg_pool3d adaptive_max_pool3d max_pool3d_with_indices upsample_nearest3d"
+    ),
+    **_called(pooled(3), "upsample_trilinear3d reflection_pad3d replication_pad3d"),
+    **_called(sampled, "grid_sampler_2d grid_sampler_3d"),
+    **_called(gridded, "affine_grid_generator"),
+    **_called(unfolded, "im2col"),
+    **_called(refolded, "col2im"),
+    **_called(multiplied, "mm bmm addmm baddbmm"),
+    **_called(times_vector, "mv addmv dot vdot"),
+    **_called(linear, "linear mkldnn_linear"),
+    **_called(convolved, "convolution convolution_overrideable _convolution"),
+    **_called(
+        attended,
+        "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention "
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+        "_scaled_dot_product_attention_math scaled_dot_product_attention",
+    ),
+    **_called(grouped, "_grouped_mm"),
+    **_called(paired, "_cdist_forward _euclidean_dist"),
+    **_called(trilinear, "_trilinear"),
+    **_called(recurrent, "mkldnn_rnn_layer"),
+    **_called(packed, "_pack_padded_sequence"),
+    **_called(unpacked, "_pad_packed_sequence"),
+    **_called(kept, "fill zero masked_fill"),
+    **_called(
+        fresh, "zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones new_full"
+    ),
+    **_called(fresh, "new_empty new_empty_strided scalar_tensor uniform normal random exponential"),
+    **_called(counted, "nonzero nonzero_static bincount histc _unique2 unique_consecutive unique_dim searchsorted"),
+    **_called(counted, "bucketize histogram multinomial"),
+}

@@ -1,0 +1,132 @@
+"""Element by element: operands are broadcast, and their owners joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..families import Families
+from ..op import Op, Results
+from ..owners import LOST, Owners, aligned, joined, nobody, refined, varying
+from .rule import Rule, both
+
+
+def elementwise(op: Op, families: Families) -> Results:
+    """Sums, products, functions of single entries: operands are broadcast, their owners joined."""
+    operands = list(op.tensors())
+    ndim = max((t.ndim for t in operands), default=0)
+    return summed(op, operands, ndim, families)
+
+
+def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) -> Owners:
+    """Owners of a sum or product of tensors that broadcast to that rank."""
+    owners = [op.of(t) for t in operands]
+    data = [o for o in owners if o.data]
+    if not data:
+        return _plain_units(op, owners, ndim)
+    point, unit = aligned(data[0].point, ndim), aligned(data[0].unit, ndim)
+    for o in data[1:]:
+        point, unit = joined(point, aligned(o.point, ndim)), refined(unit, aligned(o.unit, ndim), families.same)
+    for o in owners:
+        if not o.data:
+            unit = refined(unit, aligned(o.unit, ndim), families.same)
+    more: dict[str, Any] = {}
+    if any(_varies(t, d) for t in operands if not op.of(t).data for d in range(-ndim, 0) if point.shape[d] > 1):
+        more["pure"] = False  # numbers for each point that came past the batch, as targets do
+    if unit.numel() and int(unit.max()) != LOST and (axis := _spread_along(op, operands, point, unit)) is not None:
+        unit = nobody(ndim, LOST)
+        more["why"] = f"values are spread along axis {axis} and each copy is changed by numbers of its own"
+    if int(point.max()) == LOST if point.numel() else False:
+        more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different points meet in one sum")
+    elif unit.numel() and int(unit.max()) == LOST:
+        more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different units meet in one sum")
+    return op.made(point, unit, *data, **more)
+
+
+def _plain_units(op: Op, owners: Sequence[Owners], ndim: int) -> Owners:
+    """Of weights and constants: no points; units, where an embedding gave them some."""
+    result = op.plain(ndim)
+    unit = result.unit
+    for o in owners:
+        unit = refined(unit, aligned(o.unit, ndim))
+    return result._replace(unit=unit)
+
+
+def _spread_along(op: Op, operands: Sequence[Tensor], point: Tensor, unit: Tensor) -> int | None:
+    """An axis along which copies of a value meet numbers of their own, as in x[:, None] * w: new units, by no rule."""
+    ndim = point.ndim
+    free = [t for t in operands if t.ndim and not op.of(t).data and (t.is_floating_point() or t.is_complex())]
+    data = [t for t in operands if op.of(t).data]
+    for d in range(-ndim, 0):
+        if point.shape[d] > 1 or unit.shape[d] > 1 or not any(_varies(t, d) for t in free):
+            continue
+        if not any(_varies(t, d) and not _repeats(t, d) for t in data):
+            return d
+    return None
+
+
+def _varies(t: Tensor, axis: int) -> bool:
+    return t.ndim >= -axis and t.shape[axis] > 1 and t.stride(axis) != 0
+
+
+def _repeats(t: Tensor, axis: int) -> bool:
+    if t.is_meta:
+        return False
+    t = t.detach()
+    return bool((t == t.narrow(axis, 0, 1)).all())
+
+
+def same(op: Op, families: Families) -> Results:
+    """The first argument's owners stay: copies, softmax, running sums, dropout."""
+    o = op.of(next(op.tensors()))
+    return [o._replace(source=None if o.data else op.source())] + [None] * (len(op.outputs()) - 1)
+
+
+def normalised(axis: int) -> Rule:
+    """Norms keep the owners; their own weights tell the units where nothing else did."""
+
+    def rule(op: Op, families: Families) -> Results:
+        x = next(op.tensors())
+        o = op.of(x)
+        weight = op["weight"]
+        if o.data and weight is not None and x.ndim > 1 and not bool(((o.unit >= 0) & (o.unit != LOST)).any()):
+            at = axis % x.ndim
+            if weight.numel() == x.shape[at] and axis not in varying(o.point):
+                o = o._replace(unit=families.fresh(op, weight, x.shape[at], x.ndim, at))
+        rest = [op.lost(t.ndim, "a statistic") for t in op.outputs()[1:]]
+        return [o, *rest]
+
+    return rule
+
+
+def gated(op: Op, families: Families) -> Results:
+    """glu: the first half along an axis, each entry gated by its fellow in the second."""
+    x = op["self"]
+    o, dim = op.of(x), op["dim"] % x.ndim
+    first = both(o, lambda owner: _half(owner, dim, x.shape[dim], 0))
+    second = both(o, lambda owner: _half(owner, dim, x.shape[dim], 1))
+    unit = refined(second.unit, first.unit)
+    return first._replace(point=joined(first.point, second.point), unit=unit if int(unit.max()) == LOST else first.unit)
+
+
+def _half(owner: Tensor, dim: int, size: int, which: int) -> Tensor:
+    return owner if owner.shape[dim] == 1 else owner.narrow(dim, which * (size // 2), size // 2)
+
+
+def kept(op: Op, families: Families) -> Results:
+    """Constants written over something leave it whose it was."""
+    return op.of(op["self"])
+
+
+def fresh(op: Op, families: Families) -> Results:
+    """New tensors, whatever they are shaped like."""
+    return [op.plain(t.ndim)._replace(weight=False) for t in op.outputs()]
+
+
+def copied(op: Op, families: Families) -> Results:
+    """x.copy_(y): y's owners."""
+    src = op.of(op["src"])
+    ndim = op["self"].ndim
+    return src._replace(point=aligned(src.point, ndim), unit=aligned(src.unit, ndim))

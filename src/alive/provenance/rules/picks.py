@@ -1,0 +1,231 @@
+"""Entries chosen by indices and masks, and written where these say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..families import Families
+from ..op import Op, Results
+from ..owners import LOST, MANY, NONE, Owners, aligned, compact, joined, nobody, reduced, varying
+from .moves import told_apart
+from .rule import both, here
+
+
+def indexed(op: Op, families: Families) -> Results:
+    """x[i, j]: the rows keep their owners; of a table without points, the indices say whose the rows are."""
+    x = op["self"]
+    o = op.of(x)
+    indices = [i if i is None else here(i) for i in op["indices"]]
+    asked = [op.of(i) for i in op["indices"] if i is not None]
+    out = op.outputs()[0]
+    if not o.data and not any(a.data for a in asked):
+        return op.plain(out.ndim)
+    if not o.data:
+        return _looked_up(op, x, indices, out)
+    moved = both(o, lambda owner: op.func(owner.expand(x.shape), indices))
+    by_data = any(a.data for a in asked)
+    at = [d for d, i in enumerate(indices) if i is not None]
+    picked = by_data and bool(set(varying(o.unit)) & set(_index_axes(indices)))
+    result = moved._replace(placed=o.placed or by_data, picked=o.picked or picked)
+    return told_apart(op, result, families) if len(at) == 1 and not by_data else result
+
+
+def _index_axes(indices: Sequence[Tensor | None]) -> list[int]:
+    """The axes of x that the indices take; a mask takes as many as it has."""
+    axes, d = [], 0
+    for i in indices:
+        width = i.ndim if i is not None and i.dtype in (torch.bool, torch.uint8) else 1
+        axes += list(range(d, d + width)) if i is not None else []
+        d += width
+    return axes
+
+
+def _looked_up(op: Op, x: Tensor, indices: Sequence[Tensor | None], out: Tensor) -> Owners:
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
+        return op.lost(out.ndim, "a mask made of the data chooses among weights")
+    width = max(i.ndim for _, i in given)
+    places = [d for d, _ in given]
+    first = places[0] if places == list(range(places[0], places[0] + len(places))) else 0
+    after = out.ndim - first - width
+    point = nobody(out.ndim)
+    owners = [op.of(i) for i in op["indices"] if i is not None]
+    for o in owners:
+        own = aligned(o.point, width)
+        point = joined(point, own.view((1,) * first + tuple(own.shape) + (1,) * after))
+    return op.made(point, nobody(out.ndim), *(o for o in owners if o.data))
+
+
+def gathered(op: Op, families: Families) -> Results:
+    """gather, index_select, take: as x[i]."""
+    x, index = op["self"], op["index"]
+    o, asked = op.of(x), op.of(index)
+    out = op.outputs()[0]
+    if not o.data and not asked.data:
+        return op.plain(out.ndim)
+    dim = op["dim"]
+    if not o.data:
+        if op.name == "gather":
+            return op.made(asked.point, nobody(out.ndim), asked)
+        at = dim % out.ndim
+        own = asked.point.view((1,) * at + (-1,) + (1,) * (out.ndim - at - 1)) if index.ndim else nobody(out.ndim)
+        return op.made(own, nobody(out.ndim), asked)
+    moved = both(o, lambda owner: op.func(owner.expand(x.shape), dim, here(index)))
+    picked = asked.data and dim % max(x.ndim, 1) in varying(o.unit)
+    result = moved._replace(placed=o.placed or asked.data, picked=o.picked or picked)
+    return result if asked.data or op.name == "gather" else told_apart(op, result, families)
+
+
+def embedded(op: Op, families: Families) -> Results:
+    """Rows of a table: the ids say whose they are; the columns are the units."""
+    weight, ids = op["weight"], op["indices"]
+    asked, table = op.of(ids), op.of(weight)
+    out = op.outputs()[0]
+    if table.data:
+        return op.lost(out.ndim)
+    unit = families.fresh(op, weight, out.shape[-1], out.ndim, out.ndim - 1) if table.weight else nobody(out.ndim)
+    if not asked.data:
+        return op.plain(out.ndim)._replace(unit=unit)
+    return op.made(asked.point.unsqueeze(-1), unit, asked)
+
+
+def bagged(op: Op, families: Families) -> Results:
+    """Sums of rows of a table, a bag each."""
+    weight, ids, offsets = op["weight"], op["indices"], op["offsets"]
+    asked = op.of(ids)
+    out = op.outputs()[0]
+    rest: list[Owners | None] = [None] * (len(op.outputs()) - 1)
+    if not op.of(weight).weight or ids.ndim != 1 or not out.numel():
+        return [op.lost(out.ndim), *rest]
+    bag = torch.searchsorted(here(offsets)[: out.shape[0]].contiguous(), torch.arange(len(ids)), right=True) - 1
+    point = _gathered_sum(
+        torch.full((out.shape[0],), NONE, dtype=torch.int32), bag, asked.point.expand(ids.shape)
+    ).unsqueeze(1)
+    unit = families.fresh(op, weight, out.shape[-1], out.ndim, 1)
+    return [op.made(point, unit, asked), *rest]
+
+
+def _gathered_sum(base: Tensor, index: Tensor, owner: Tensor) -> Tensor:
+    """Owner of a sum over the entries that fall into one place, the base among them."""
+    high = base.scatter_reduce(0, index, owner, "amax")
+    named = torch.where(owner < 0, high[index], owner)
+    start = torch.where(base < 0, high, base)
+    low = start.scatter_reduce(0, index, named, "amin")
+    return torch.where((low == high) | (high == LOST), high, MANY)
+
+
+def scattered(op: Op, families: Families) -> Results:
+    """scatter and its kin: what is written keeps its owners; sums of several are statistics."""
+    x, index, dim = op["self"], op["index"], op["dim"]
+    o, asked = op.of(x), op.of(index)
+    src = op["src"] if "src" in op else op["source"]
+    wrote = op.of(src) if isinstance(src, Tensor) else None
+    operands = [q for q in (o, wrote, asked) if q is not None and q.data]
+    if not operands:
+        return op.plain(x.ndim)
+    dim = dim % max(x.ndim, 1)
+    if x.ndim and op.name.startswith("index_"):
+        shape = [1] * x.ndim
+        shape[dim] = -1
+        full = [*x.shape[:dim], index.numel(), *x.shape[dim + 1 :]]
+        where = here(index).view(shape).expand(full)
+    else:
+        where = here(index)
+    adds = op.name in ("scatter_add", "index_add", "scatter_reduce", "index_reduce")
+
+    def into(own: Tensor, given: Tensor) -> Tensor:
+        base = own.expand(x.shape).clone()
+        given = given.expand(src.shape if isinstance(src, Tensor) and src.ndim else where.shape)
+        given = (
+            given[tuple(slice(0, n) for n in where.shape)] if given.ndim == where.ndim else given.expand(where.shape)
+        )
+        if not adds:
+            return base.scatter(dim, where, given)
+        high = base.scatter_reduce(dim, where, given, "amax")
+        named = torch.where(given < 0, high.gather(dim, where), given)
+        low = torch.where(base < 0, high, base).scatter_reduce(dim, where, named, "amin")
+        return torch.where((low == high) | (high == LOST), high, MANY)
+
+    written = wrote or Owners(nobody(x.ndim), nobody(x.ndim), data=False)
+    point = into(o.point, aligned(written.point, x.ndim)) if (o.data or written.data) else o.point
+    unit = into(o.unit, aligned(written.unit, x.ndim))
+    if not (o.data or written.data) and asked.data:  # one-hot: the index says whose row it is
+        point = reduced(asked.point, [dim]) if index.ndim == x.ndim else nobody(x.ndim, LOST)
+    by_data = asked.data
+    axis = dim in varying(o.unit) or (wrote is not None and dim in varying(wrote.unit))
+    result = op.made(compact(point), compact(unit), *operands)
+    return result._replace(placed=result.placed or by_data, picked=(result.picked or (by_data and axis)))
+
+
+def put(op: Op, families: Families) -> Results:
+    """x[i] = v: constants that are written in leave the rows whose they were."""
+    x, v = op["self"], op["values"]
+    o, wrote = op.of(x), op.of(v)
+    indices = [i if i is None else here(i) for i in op["indices"]]
+    asked = [op.of(i) for i in op["indices"] if i is not None]
+    by_data = any(a.data for a in asked)
+    if not wrote.data:
+        if not o.data and by_data:
+            return op.lost(x.ndim, "the data choose where constants are written")
+        return o._replace(source=None) if o.data else op.plain(x.ndim)
+
+    def into(own: Tensor, given: Tensor) -> Tensor:
+        base = own.expand(x.shape).clone()
+        shape = base[tuple(slice(None) if i is None else i for i in indices)].shape
+        if op["accumulate"]:
+            flat = torch.arange(x.numel()).view(x.shape)[tuple(slice(None) if i is None else i for i in indices)]
+            return _gathered_sum(base.flatten(), flat.flatten(), given.expand(v.shape).expand(shape).flatten()).view(
+                x.shape
+            )
+        return base.index_put(indices, given.expand(v.shape).expand(shape))
+
+    result = op.made(
+        compact(into(o.point, wrote.point)), compact(into(o.unit, wrote.unit)), *(q for q in (o, wrote) if q.data)
+    )
+    return result._replace(placed=result.placed or by_data)
+
+
+def sorted_(op: Op, families: Families) -> Results:
+    """sort and topk: owners move with the values."""
+    x = op["self"]
+    o = op.of(x)
+    values, index = op.outputs()[:2]
+    if not o.data:
+        return [op.plain(values.ndim), op.plain(index.ndim)]
+    if not x.ndim:
+        return [o, o]
+    dim = (-1 if op["dim"] is None else op["dim"]) % x.ndim
+    moved = both(o, lambda owner: owner.expand(x.shape).gather(dim, here(index)))
+    units, points = dim in varying(o.unit), dim in varying(o.point)
+    found = moved._replace(
+        point=compact(moved.point), unit=compact(moved.unit), placed=o.placed or points, picked=o.picked or units
+    )
+    return [found, found._replace(unit=nobody(index.ndim))]
+
+
+def masked(op: Op, families: Families) -> Results:
+    """masked_select: the chosen entries, in a row."""
+    x, mask = op["self"], op["mask"]
+    o = op.of(x)
+    if not o.data:
+        return op.lost(1) if op.of(mask).data else op.plain(1)
+    shape = torch.broadcast_shapes(x.shape, mask.shape)
+    moved = both(o, lambda owner: torch.masked_select(aligned(owner, len(shape)).expand(shape), here(mask)))
+    by_data = op.of(mask).data
+    return moved._replace(placed=o.placed or by_data, picked=o.picked or (by_data and bool(varying(o.unit))))
+
+
+def filled(op: Op, families: Families) -> Results:
+    """masked_scatter: entries of another tensor, in order, where a mask holds."""
+    x, mask, src = op["self"], op["mask"], op["source"]
+    o, wrote, asked = op.of(x), op.of(src), op.of(mask)
+    mask = here(mask).expand(x.shape)
+
+    def into(own: Tensor, given: Tensor) -> Tensor:
+        return compact(own.expand(x.shape).clone().masked_scatter(mask, given.expand(src.shape).reshape(-1)))
+
+    result = op.made(into(o.point, wrote.point), into(o.unit, wrote.unit), *(q for q in (o, wrote) if q.data))
+    return result._replace(placed=result.placed or asked.data)

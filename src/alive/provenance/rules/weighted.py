@@ -1,0 +1,214 @@
+"""Weighted sums: their weights make units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..families import Families
+from ..op import Op, Results
+from ..owners import LOST, MANY, NONE, Owners, aligned, compact, joined, nobody, reduced, refined
+from .rule import WEIGHTED, here
+from .sums import one_along
+
+
+def multiplied(op: Op, families: Families) -> Results:
+    """mm, bmm, and with a bias addmm, baddbmm."""
+    a = next(op[name] for name in ("mat1", "batch1", "self") if name in op)
+    b = op["batch2"] if "batch2" in op else op["mat2"]
+    product = product_of(op, a, b, families)
+    if op.name not in ("addmm", "baddbmm"):
+        return product
+    return _with(op, product, op["self"], families)
+
+
+def _with(op: Op, product: Owners, bias: Tensor | None, families: Families) -> Owners:
+    """The same plus a bias."""
+    if bias is None or not op.of(bias).data:
+        return product
+    o, ndim = op.of(bias), product.point.ndim
+    return op.made(
+        joined(product.point, aligned(o.point, ndim)),
+        refined(product.unit, aligned(o.unit, ndim), families.same),
+        product,
+        o,
+    )
+
+
+def product_of(op: Op, a: Tensor, b: Tensor, families: Families) -> Owners:
+    """a [..., i, k] times b [..., k, j]: a sum over k, whose weights make units."""
+    A, B = op.of(a), op.of(b)
+    ndim = a.ndim
+    if not (A.data or B.data):
+        result = op.plain(ndim)
+        if A.weight == B.weight:
+            return result
+        side = (b, b.shape[-1], ndim - 1) if B.weight else (a, a.shape[-2], ndim - 2)
+        return result._replace(unit=families.fresh(op, side[0], side[1], ndim, side[2], batch=side[0]))
+    operands = [o for o in (A, B) if o.data]
+    point = joined(reduced(A.point, [-1]), reduced(B.point, [-2]))
+    if B.weight:
+        unit = families.fresh(op, b, b.shape[-1], ndim, ndim - 1, batch=b)
+        return op.made(point, unit, *operands, **WEIGHTED)
+    if A.weight:
+        unit = families.fresh(op, a, a.shape[-2], ndim, ndim - 2, batch=a)
+        return op.made(point, unit, *operands, **WEIGHTED)
+    if a.shape[-1] == 1 and len(operands) == 1:
+        return op.made(
+            point, nobody(ndim, LOST), *operands, why=operands[0].why or "copies of a value are weighted by constants"
+        )
+    unit = refined(_statistic(reduced(A.unit, [-1])), _statistic(reduced(B.unit, [-2])))
+    return op.made(point, unit, *operands)
+
+
+def _statistic(unit: Tensor) -> Tensor:
+    """Units that were summed over, or lost, give way to those of the other side."""
+    return unit.masked_fill((unit == LOST) | (unit < 0), NONE)
+
+
+def times_vector(op: Op, families: Families) -> Results:
+    """mv and dot: one column."""
+    a = op["mat"] if "mat" in op else op["self"]
+    v = next(op[name] for name in ("vec", "tensor", "other") if name in op)
+    A, V = op.of(a), op.of(v)
+    out = op.outputs()[0]
+    operands = [o for o in (A, V) if o.data]
+    if not operands:
+        return op.plain(out.ndim)
+    if op.name in ("dot", "vdot"):
+        point = joined(reduced(A.point, [0]), reduced(V.point, [0])).squeeze(0)
+        weight = v if V.weight else a if A.weight else None
+        unit = families.fresh(op, weight, 1, 0, None) if weight is not None else nobody(0, MANY)
+        return op.made(point, unit, *operands, **WEIGHTED)
+    point = joined(reduced(A.point, [1]).squeeze(1), reduced(V.point, [0]))
+    if V.weight:
+        unit = families.fresh(op, v, 1, 1, None)
+    elif A.weight:
+        unit = families.fresh(op, a, a.shape[0], 1, 0)
+    else:
+        unit = refined(_statistic(reduced(A.unit, [1]).squeeze(1)), _statistic(reduced(V.unit, [0])))
+    product = op.made(point, unit, *operands, **WEIGHTED)
+    return _with(op, product, op["self"], families) if op.name == "addmv" else product
+
+
+def linear(op: Op, families: Families) -> Results:
+    """F.linear where it is one operation."""
+    x, w = op["input"], op["weight"]
+    X, W = op.of(x), op.of(w)
+    out = op.outputs()[0]
+    if not X.data and not W.data:
+        return op.plain(out.ndim)
+    if not W.weight:
+        return op.lost(out.ndim, "the weights of a linear map are made of the data")
+    unit = families.fresh(op, w, out.shape[-1], out.ndim, out.ndim - 1)
+    return op.made(reduced(X.point, [-1]), unit, X, **WEIGHTED)
+
+
+def convolved(op: Op, families: Families) -> Results:
+    """Convolutions: output channels are the units."""
+    x, w, groups = op["input"], op["weight"], op["groups"]
+    X, W = op.of(x), op.of(w)
+    out = op.outputs()[0]
+    if not X.data and not W.data:
+        return op.plain(out.ndim)
+    point = _channels(_in_space(X.point, op), out.shape[1], groups)
+    if W.data:
+        theirs = reduced(W.point, range(1, w.ndim)).view((1, -1) + (1,) * (out.ndim - 2))
+        theirs = theirs if theirs.shape[1] in (1, out.shape[1]) else nobody(out.ndim, LOST)
+        return op.made(
+            joined(point, theirs),
+            nobody(out.ndim, LOST),
+            X,
+            W,
+            why=X.why or "the weights of a convolution are made of the data",
+        )
+    if W.weight:
+        return op.made(point, families.fresh(op, w, out.shape[1], out.ndim, 1), X, **WEIGHTED)
+    if groups == x.shape[1] == out.shape[1]:  # a fixed filter, channel by channel
+        return op.made(point, _in_space(X.unit, op), X)
+    if groups == 1 and w.shape[1 if not op["transposed"] else 0] == 1:
+        return op.made(point, nobody(out.ndim, LOST), X, why=X.why or "a fixed filter makes several maps of one")
+    return op.made(point, nobody(out.ndim, MANY), X)
+
+
+def _in_space(owner: Tensor, op: Op) -> Tensor:
+    """Owner of sums over windows: what varies in space is lost, unless each place stays by itself."""
+    w, strides, pads = op["weight"], list(op["stride"]), list(op["padding"])
+    moves = [
+        d for d in range(2, owner.ndim) if w.shape[d] > 1 or op["transposed"] or _of(strides, d) != 1 or _of(pads, d)
+    ]
+    return one_along(compact(owner), moves)
+
+
+def _of(setting: Sequence[int], axis: int) -> int:
+    return setting[axis - 2] if len(setting) > 1 else setting[0]
+
+
+def _channels(owner: Tensor, channels: int, groups: int) -> Tensor:
+    """Owner of sums over the input channels of each group, for each output channel."""
+    if owner.shape[1] == 1:
+        return owner
+    by_group = reduced(owner.unflatten(1, (groups, -1)), [2]).squeeze(2)
+    return by_group.repeat_interleave(channels // groups, 1) if groups > 1 else by_group
+
+
+def attended(op: Op, families: Families) -> Results:
+    """Attention in one operation: each query's own point, and the units of the values."""
+    q, k, v = op["query"], op["key"], op["value"]
+    Q, K, V = op.of(q), op.of(k), op.of(v)
+    operands = [o for o in (Q, K, V) if o.data]
+    outs = op.outputs()
+    if not operands:
+        return [op.plain(t.ndim) for t in outs]
+    point = reduced(Q.point, [-1])
+    for o in (K, V):
+        point = joined(point, reduced(o.point, [-1, -2]))
+    out = op.made(point, _statistic(reduced(V.unit, [-2])), *operands)
+    return [out] + [op.lost(t.ndim, "a statistic of attention") for t in outs[1:]]
+
+
+def grouped(op: Op, families: Families) -> Results:
+    """Rows sorted by expert, each block times its expert's weights: a unit is a column of one expert."""
+    x, w, offsets = op["self"], op["mat2"], op["offs"]
+    X, W = op.of(x), op.of(w)
+    out = op.outputs()[0]
+    if not W.weight or x.ndim != 2 or w.ndim != 3 or offsets is None:
+        return op.lost(out.ndim)
+    expert = torch.searchsorted(here(offsets).long(), torch.arange(len(out)), right=True).clamp(max=len(w) - 1)
+    columns = families.fresh(op, w, w.shape[-1], 3, 2, batch=w)  # [E, 1, C]
+    unit = columns[:, 0][expert] if len(columns) > 1 else columns[0]
+    return op.made(reduced(X.point, [-1]), unit, X, placed=True, **WEIGHTED)
+
+
+def paired(op: Op, families: Families) -> Results:
+    """Distances of rows, pair by pair: nobody's units."""
+    a, b = op["x1"], op["x2"]
+    A, B = op.of(a), op.of(b)
+    point = joined(reduced(A.point, [-1]), reduced(B.point, [-1]).transpose(-1, -2))
+    return op.made(point, nobody(point.ndim, MANY), *(o for o in (A, B) if o.data))
+
+
+def trilinear(op: Op, families: Families) -> Results:
+    """F.bilinear."""
+    a, w, b = op["i1"], op["i2"], op["i3"]
+    A, W, B = op.of(a), op.of(w), op.of(b)
+    out = op.outputs()[0]
+    if not W.weight or out.ndim != 2:
+        return op.lost(out.ndim)
+    point = joined(reduced(A.point, [-1]), reduced(B.point, [-1]))
+    return op.made(point, families.fresh(op, w, out.shape[-1], out.ndim, out.ndim - 1), A, B, **WEIGHTED)
+
+
+def recurrent(op: Op, families: Families) -> Results:
+    """An LSTM layer in one operation: [T, N, F] to [T, N, H], and its last state."""
+    x, w = op["input"], op["weight0"]
+    X, W = op.of(x), op.of(w)
+    outs = op.outputs()
+    if not W.weight:
+        return [op.lost(t.ndim) for t in outs]
+    point = reduced(X.point, [-1])
+    unit = families.fresh(op, w, outs[0].shape[-1], 3, 2)
+    state = op.made(reduced(point, [0])[0], unit[0], X, **WEIGHTED)
+    return [op.made(point, unit, X, **WEIGHTED), state, state] + [None] * (len(outs) - 3)

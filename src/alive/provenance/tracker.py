@@ -1,0 +1,266 @@
+"""Tracker: follows every operation of one forward pass, and knows whose each entry of each tensor is.
+
+It sees what torch runs underneath Python, so that every spelling of an operation is one and the same to it. It costs
+some tens of microseconds an operation, and is on for the first pass only (see `taps`).
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode, _push_mode
+
+from .families import Families, Family
+from .memory import Memory
+from .one_sided import is_one_sided
+from .op import Op, Results
+from .owners import LOST, Owners, constant, foreign, lost
+from .rules import RULES, elementwise, viewed
+
+RECENT = 8  # tensors that a result is compared with, to see whether it is one-sided
+MAKES_Z = {"addmm", "mm", "bmm", "baddbmm", "convolution", "native_batch_norm", "native_layer_norm", "stack", "cat"}
+ONE_SIDED = {
+    *(
+        "relu",
+        "relu6",
+        "leaky_relu",
+        "gelu",
+        "silu",
+        "elu",
+        "celu",
+        "selu",
+        "softplus",
+        "threshold",
+        "hardswish",
+        "mish",
+    ),
+    *("_prelu_kernel", "rrelu_with_noise", "rrelu_with_noise_functional"),
+}
+
+
+class Tracker(TorchDispatchMode):
+    """Watches one pass. Tensors get their owners by `enter`; `owners` tells those of any other."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # while a pass is followed nothing is compiled anyhow, and asking costs more than following
+
+    def __init__(self, root: nn.Module, unseen: Callable[[str], None] = lambda name: None) -> None:
+        super().__init__()
+        self.memory = Memory()
+        self.deaf = 0  # while somebody else computes
+        self.faults: list[str] = []  # rules that failed; for tests
+        self._unseen = unseen
+        self._recent: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)
+        self._stance: Any = None
+        self._names: dict[Any, str] = {}
+        self.families = Families(self._names)
+        for name, p in root.named_parameters(remove_duplicate=False):
+            if not isinstance(p, UninitializedParameter):
+                self._enter_weight(p, name)
+        for _, b in root.named_buffers():
+            if not isinstance(b, UninitializedBuffer):
+                self._put(b, constant(b.ndim, ("buffer", id(b))))
+        for module in root.modules():
+            for value in vars(module).values():
+                for t in _tensors(value) if isinstance(value, Tensor | list | tuple) else ():
+                    if not isinstance(t, nn.Parameter):
+                        self._put(t, constant(t.ndim, ("attribute", id(t))))
+
+    def _enter_weight(self, p: Tensor, name: str) -> Owners:
+        source = ("parameter", name or id(p))
+        self._names.setdefault(source, name)
+        owners = constant(p.ndim, source, weight=True)
+        with suppress(RuntimeError, NotImplementedError, ValueError):
+            self.families.storages.add(p.untyped_storage()._cdata)
+        self._put(p, owners)
+        return owners
+
+    def _put(self, t: Tensor, owners: Owners) -> None:
+        with suppress(RuntimeError, NotImplementedError, ValueError):  # it has no bytes of its own, or none yet
+            self.memory.put(t, owners)
+
+    def enter(self, t: Tensor, owners: Owners) -> None:
+        """Say whose the entries of a tensor are."""
+        self._put(t, owners)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """What is computed inside is not the model's."""
+        on_top = _get_current_dispatch_mode() is self  # else another mode was entered since, and stays
+        self.deaf += 1
+        if on_top:
+            _pop_mode()
+        try:
+            yield
+        finally:
+            self.deaf -= 1
+            if on_top:
+                _push_mode(self)
+
+    def family(self, owners: Owners) -> Family | None:
+        """The operation that made the units of a tensor: the last one, where there are several."""
+        named = owners.unit[(owners.unit >= 0) & (owners.unit != LOST)]
+        return self.families.of(int(named.max())) if named.numel() else None
+
+    def owners(self, t: Tensor) -> Owners:
+        """Whose the entries of a tensor are."""
+        try:
+            found = self.memory.get(t)
+        except (RuntimeError, NotImplementedError):
+            return lost(t.ndim, f"{type(t).__name__} has no memory of its own")
+        if (found is None or not (found.data or found.weight)) and _is_weight(t):
+            return self._enter_weight(t, "")
+        if found is None:
+            found = constant(0, ("scalar", id(t))) if not t.ndim else foreign(t.ndim)
+            self._put(t, found)
+        return found._replace(unit=self.families.resolved(found.unit))
+
+    def __enter__(self) -> Tracker:
+        # What is compiled in part runs as it is written meanwhile, and is compiled at its next call.
+        self._stance = torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else None
+        super().__enter__()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        super().__exit__(*failure)
+        if self._stance is not None:
+            self._stance.__exit__(None, None, None)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunction():  # function modes have seen the call already, by its own name
+            return self._run(func, args, kwargs or {})
+
+    def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        if self.deaf or not hasattr(func, "_schema"):
+            return self._opaque(func, args, kwargs)
+        op = Op(func, args, kwargs, self.owners)
+        if op.name in ("as_strided", "as_strided_"):  # it is known by the bytes it shows
+            return func(*args, **kwargs)
+        # What happens in place is read beforehand.
+        early = (
+            elementwise if torch.Tag.pointwise in func.tags else viewed if torch.Tag.inplace_view in func.tags else None
+        )
+        found = self._ruled(early, op) if early is not None else None
+        op.out = func(*args, **kwargs)
+        if early is None:
+            found = self._ruled(self._rule(op), op)
+        self._note(op, found)
+        return op.out
+
+    def _opaque(self, func: Any, args: Any, kwargs: Any) -> Any:
+        out = func(*args, **kwargs)
+        if not self.deaf:
+            for t in _tensors(out):
+                self._put(t, lost(t.ndim, f"{func} is not followed"))
+        return out
+
+    def _rule(self, op: Op) -> Callable[[Op, Families], Results]:
+        name = op.name[:-1] if op.name.endswith("_") and op.written() else op.name
+        op.name = name
+        if op.func.namespace == "aten" and name in RULES:
+            return RULES[name]
+        if op.func.is_view:
+            return viewed
+        return _unknown
+
+    def _ruled(self, rule: Callable[[Op, Families], Results], op: Op) -> Results | None:
+        try:
+            return rule(op, self.families)
+        except Exception as error:
+            self.faults.append(f"{op.func}: {type(error).__name__}: {error}")
+            return None
+
+    def _note(self, op: Op, found: Results | None) -> None:
+        written, outputs = op.written(), op.outputs()
+        results = [found] * max(len(outputs), 1) if isinstance(found, Owners) or found is None else found
+        self._look(op)
+        if written:
+            for t, owners in zip(written, results, strict=False):
+                self.memory.write(t, owners or lost(t.ndim, f"{op.func} is not followed"))
+            return
+        for t, owners in zip(outputs, [*results, *[None] * len(outputs)], strict=False):
+            owners = owners or self._lost(op, t)
+            if not _fits(owners, t):
+                self.faults.append(f"{op.func}: owners {list(owners.point.shape)} of {list(t.shape)}")
+                owners = self._lost(op, t)
+            self._put(t, owners)
+            if owners.weight:
+                self._name(op, owners)
+
+    def cross(self) -> None:
+        """An activation was seen: what was before it is not looked at again."""
+        self._recent.clear()
+
+    def _look(self, op: Op) -> None:
+        """Tell of operations that are one-sided and that nobody saw: by name, or by what they do to values."""
+        if not any(self.owners(t).data for t in op.tensors()):
+            return
+        if op.name.rstrip("_") in ONE_SIDED:
+            self._unseen(op.name.rstrip("_"))
+            return
+        if op.name.startswith("scatter") and isinstance(op["src"], Tensor) and self.owners(op["src"]).picked:
+            self._unseen("topk")
+        computes = torch.Tag.pointwise in op.func.tags or torch.Tag.reduction in op.func.tags
+        for y in op.outputs() if computes or op.name in MAKES_Z else ():
+            if y.is_floating_point() and y.numel() and _has_values(y) and not op.written():
+                before = [z for ref in self._recent if (z := ref()) is not None and z.shape == y.shape]
+                if (
+                    before
+                    and bool((y.detach() == 0).any())
+                    and any(is_one_sided(z.detach(), y.detach()) for z in before)
+                ):
+                    self._unseen(op.name)
+                self._recent.append(weakref.ref(y))
+
+    def _lost(self, op: Op, t: Tensor) -> Owners:
+        return op.lost(t.ndim) if any(self.owners(x).data for x in op.tensors()) else op.plain(t.ndim)
+
+    def _name(self, op: Op, owners: Owners) -> None:
+        """What is made of a parameter is called after it; a slice says which."""
+        parent = next((self.owners(t).source for t in op.tensors() if self.owners(t).weight), None)
+        self.families.trace(op, parent, owners.source)
+        name = self._names.get(parent, "")
+        if name and owners.source not in self._names:
+            self._names[owners.source] = f"{name}[{op['index']}]" if op.name == "select" and not op["dim"] else name
+
+
+def _fits(owners: Owners, t: Tensor) -> bool:
+    """Whether owners have the rank of a tensor, and along each axis its size or 1."""
+    return all(
+        owner.ndim == t.ndim and all(n in (1, m) for n, m in zip(owner.shape, t.shape, strict=True))
+        for owner in (owners.point, owners.unit)
+    )
+
+
+def _has_values(t: Tensor) -> bool:
+    return t.layout == torch.strided and not t.is_meta and type(t) in (Tensor, nn.Parameter)
+
+
+def _is_weight(t: Tensor) -> bool:
+    return isinstance(t, nn.Parameter) or (t.requires_grad and t.is_leaf)
+
+
+def _unknown(op: Op, families: Families) -> Results:
+    found = [op.of(t) for t in op.tensors()]
+    if any(o.data for o in found):
+        return [op.lost(t.ndim) for t in op.outputs()]
+    return [op.plain(t.ndim) for t in op.outputs()]
+
+
+def _tensors(value: Any) -> Iterable[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
