@@ -80,9 +80,9 @@ def test_census_of_a_users_own_model_counts_what_was_planted(alive, own):
     code, out, _ = alive("census", f"{own}:make_model", "--data", f"{own}:make_data", "--json")
     found = json.loads(out)
     assert code == 0
-    assert found["units"] == {"dead": 2, "linear": 1, "nonlinear": 0, "broken": 0}
+    assert found["units"] == {"dead": 2, "linear": 1, "nonlinear": 0, "broken": 0, "unknown": 0}
     assert found["layers"][0]["dead_units"] == [0, 2]
-    assert found["points"] == {"dead": 0, "linear": 0, "nonlinear": 40, "broken": 0}
+    assert found["points"] == {"dead": 0, "linear": 0, "nonlinear": 40, "broken": 0, "unknown": 0}
 
 
 def test_census_prints_a_table_and_writes_a_page(alive, own, tmp_path):

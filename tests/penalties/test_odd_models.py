@@ -119,9 +119,9 @@ def test_a_model_that_returns_nothing_is_penalised_all_the_same() -> None:
         torch.testing.assert_close(keep.penalty(), aggregate([separation.slacks(model.a(x), Separation())]))
 
 
-def test_a_map_without_a_batch_is_one_point_where_its_unit_axis_is_said() -> None:
+def test_a_map_without_a_batch_is_one_point_where_that_is_said() -> None:
     model, x = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), torch.randn(3, 6, 6)
-    with Jumpstart(model, 1.0, pos_margin=9.0, unit_axes={"1": 0}) as keep:
+    with Jumpstart(model, 1.0, pos_margin=9.0, point_axis=None) as keep:
         model(x)
         found = keep.penalty()
         found.backward()

@@ -7,6 +7,7 @@ binary fractions, so that float64 sums are exact in any order and ties are ties 
 import copy
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
@@ -55,6 +58,19 @@ class Checkpointed(nn.Module):
         return checkpoint(self.inner, x, use_reentrant=False)  # type: ignore[no-any-return]
 
 
+class Side(nn.Module):
+    """A branch that reaches the penalty alone, and another that reaches nothing."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self.trunk, self.side, self.idle = nn.Linear(3, 5), nn.Linear(3, 4), nn.Linear(3, 4)
+        exact_(self, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.side(x).relu()
+        return self.trunk(x).relu()
+
+
 def points(shape: tuple[int, ...], count: int, generator: torch.Generator) -> Tensor:
     """Few different values, and the first point again as the last, so that extremes are shared within and across."""
     x = torch.randint(-4, 5, (count, *shape), generator=generator).double() / 4
@@ -86,7 +102,7 @@ def alone(net: nn.Module, batches: list[Tensor], **options: object) -> tuple[flo
 def together(net: nn.Module, batches: list[Tensor], shards: tuple[int, int], **options: object) -> tuple[float, Tensor]:
     """The same, by two processes of which this is one."""
     rank = distributed.get_rank()
-    ddp = DistributedDataParallel(copy.deepcopy(net))
+    ddp = DistributedDataParallel(copy.deepcopy(net), find_unused_parameters=isinstance(net, Side))
     with Jumpstart(ddp, 0.25, **options) as keep:  # type: ignore[arg-type]
         for number, x in enumerate(batches):
             own = x.split(shards)[rank]
@@ -121,6 +137,8 @@ def measured() -> dict[str, list[float]]:
     found["accumulated"] = error(dense(g), batches, (4, 3))
     found["accumulated norm"] = error(dense(g), batches, (4, 3), aggregate="norm")
     found["output"] = error(dense(g), batches[:1], (4, 3), include_output=True)
+    found["side"] = error(Side(g), batches[:1], (4, 3))
+    found["side accumulated"] = error(Side(g), batches, (4, 3))
     found["checkpointed"] = error(Checkpointed(dense(g)), batches[:1], (4, 3))
     zero = dense(g)
     for p in zero.parameters():
@@ -163,12 +181,76 @@ def refusals() -> dict[str, object]:
     return found
 
 
+def refusal(net: nn.Module, steps: int = 1, **options: object) -> str:
+    """What is said of ranks that train a model each by itself, and at which step."""
+    x = points((3,), 4, torch.Generator().manual_seed(distributed.get_rank()))
+    optimiser = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 1e-3)
+    with Jumpstart(net, 1.0, **options) as keep:  # type: ignore[arg-type]
+        for step in range(1, steps + 1):
+            try:
+                loss = net(x).sum() + keep.penalty()
+            except AliveError as refused:
+                return f"{step}: {refused}"
+            loss.backward()
+            optimiser.step()
+    return ""
+
+
+def small(seed: int) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double()
+
+
+def strangers() -> dict[str, object]:
+    """Ranks whose models are not the same, or differ only where they may."""
+    rank = distributed.get_rank()
+    frozen, kept = small(0), small(0)
+    frozen[2] = small(rank)[2].requires_grad_(False)
+    kept.own = nn.Parameter(torch.full((3,), float(rank)))
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(kept, ["own"])
+    kept.forward = lambda x: kept[2](kept[1](kept[0](x)))  # type: ignore[method-assign]
+    sharded = small(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fully_shard(sharded, mesh=init_device_mesh("cpu", (2,)))
+    return {
+        "others": refusal(small(rank)),
+        "other bits": refusal(small(rank), aggregate="norm", mode="L"),
+        "apart": refusal(small(0), 9),
+        "alone": refusal(small(rank), 9, across_ranks=False),
+        "frozen": refusal(frozen),
+        "own": refusal(kept),
+        "sharded": refusal(sharded, 3),
+        "together": refusal(DistributedDataParallel(small(0)), 9),
+    }
+
+
+def collectives() -> list[int]:
+    """How many reductions each of nine penalties takes."""
+    net, counts, real = small(0), [], distributed.all_reduce
+
+    def counted(*args: object, **kwargs: object) -> object:
+        counts[-1] += 1
+        return real(*args, **kwargs)
+
+    distributed.all_reduce = counted
+    try:
+        with Jumpstart(net) as keep:
+            for _ in range(9):
+                counts.append(0)
+                net(torch.randn(4, 3).double())
+                keep.penalty()
+    finally:
+        distributed.all_reduce = real
+    return counts
+
+
 def main(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2, timeout=timedelta(seconds=60)
     )
-    found = {"errors": measured(), "refusals": refusals()}
+    found = {"errors": measured(), "refusals": refusals(), "strangers": strangers(), "collectives": collectives()}
     (folder / f"{rank}.json").write_text(json.dumps(found))
     distributed.destroy_process_group()
 
@@ -192,7 +274,7 @@ def test_two_ranks_equal_one_process(found, mode: str, aggregate: str, ties: str
 def test_whatever_the_shards_the_layers_and_the_rule(found) -> None:
     for rank in found:
         rest = {name: told for name, told in rank["errors"].items() if name.split()[0] not in ("U", "P", "UP", "L")}
-        assert len(rest) == 20 + 12 + 6
+        assert len(rest) == 20 + 12 + 8
         assert {name: told for name, told in rest.items() if max(told[:2]) > 1e-12} == {}
         assert all(told[2] > 1e-3 for name, told in rest.items() if name != "satisfied norm")
         assert rank["errors"]["satisfied norm"][2] == 0
@@ -214,6 +296,44 @@ def test_ranks_of_different_layers_are_refused_by_all(found) -> None:
     for number, rank in enumerate(found):
         assert f"rank {number} measured 1, of {4 + number} units" in rank["refusals"]["refused"]
         assert "across_ranks=False" in rank["refusals"]["refused"]
+
+
+def test_ranks_of_different_weights_are_refused_by_all(found) -> None:
+    for rank in found:
+        for name in ("others", "other bits"):
+            assert rank["strangers"][name].startswith("1: the ranks have different weights")
+            assert "across_ranks=False" in rank["strangers"][name]
+        assert rank["strangers"]["apart"].startswith("2: the ranks have different weights")
+
+
+def test_ranks_that_share_what_they_ought_to_are_not_refused(found) -> None:
+    for rank in found:
+        rest = {name: said for name, said in rank["strangers"].items() if name not in ("others", "other bits", "apart")}
+        assert rest == dict.fromkeys(("alone", "frozen", "own", "sharded", "together"), "")
+
+
+def test_weights_are_compared_ever_more_rarely_and_by_all_ranks_alike(found) -> None:
+    assert found[0]["collectives"] == found[1]["collectives"] == [3, 3, 2, 3, 2, 2, 2, 3, 2]
+
+
+def test_what_has_no_values_or_is_a_shard_has_no_part_in_the_fingerprint() -> None:
+    shard = nn.Parameter(torch.ones(3))
+    shard._fsdp_flattened = True
+    hollow = [nn.LazyLinear(2).weight, nn.Linear(2, 2, device="meta").weight, shard]
+    assert ranks.fingerprint(hollow, torch.device("cpu")).tolist() == [0, 0, 0]
+    whole = [nn.Parameter(torch.tensor([3 + 4j])), nn.Parameter(torch.tensor([torch.nan]))]
+    assert ranks.fingerprint([*hollow, *whole], torch.device("cpu"))[2] == 5
+
+
+@pytest.mark.parametrize("change", [1e-3, 1e-2])
+def test_a_small_step_of_one_weight_matrix_changes_the_fingerprint(change: float) -> None:
+    net = small(0)
+    before = ranks.fingerprint(net.parameters(), torch.device("cpu"))
+    again = ranks.fingerprint(copy.deepcopy(net).parameters(), torch.device("cpu"))
+    assert torch.equal(before, again)
+    net[2].weight.data += change * torch.randn_like(net[2].weight)
+    after = ranks.fingerprint(net.parameters(), torch.device("cpu"))
+    assert (after - before)[:2].abs().max() > ranks.APART * before[2]
 
 
 @pytest.mark.twin

@@ -105,7 +105,8 @@ class Names:
 
     def watch(self, call: Any) -> Any:
         tap = call.tap
-        self.seen[tap.name] = (tap.activation.name, tap.unit_axis, call.z.shape[tap.unit_axis])
+        (axis,) = tap.layout.place.units
+        self.seen[tap.name] = (tap.activation.name, axis if axis == 1 else axis - call.z.ndim, call.z.shape[axis])
         return call.activate()
 
     def end(self, output: Any) -> None:

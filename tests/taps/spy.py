@@ -40,8 +40,9 @@ class Spy:
         return [tap.name for tap in self.taps]
 
     @property
-    def axes(self) -> list[int]:
-        return [tap.unit_axis for tap in self.taps]
+    def axes(self) -> list[Any]:
+        """The axis of the units of each, where there is one."""
+        return [tap.layout.place.units[0] if len(tap.layout.place.units) == 1 else None for tap in self.taps]
 
 
 def seen(model: nn.Module, *inputs: Any, **options: Any) -> Spy:

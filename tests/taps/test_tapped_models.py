@@ -30,7 +30,7 @@ def test_the_fast_path_of_a_transformer_layer_does_not_hide_its_relu(training: b
         taps.remove()
         assert torch.equal(layer(x), expected)
     assert spy.names == ["relu"]
-    assert spy.axes == [-1]
+    assert spy.axes == [2]
     assert spy.z[0].shape == (3, 5, 16)
 
 

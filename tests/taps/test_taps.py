@@ -92,6 +92,8 @@ def more_of(function: Any) -> tuple[Any, ...]:
         return (torch.tensor([0.1]),)
     if "clamp" in function.__name__ or "clip" in function.__name__:
         return (0.0,)
+    if "max" in function.__name__:
+        return (torch.zeros(()),)
     two = ("hardtanh", "hardtanh_", "threshold", "threshold_", "_threshold")  # F.threshold says _threshold
     return (0.0, 6.0) if function.__name__ in two else ()
 
@@ -102,14 +104,14 @@ def test_every_reader_sees_its_function(function: Any) -> None:
     spy = seen(Calls(lambda z: function(z, *more_of(function))), torch.randn(5, 3))
     assert len(spy.taps) == 1
     assert spy.inplace == [function.__name__.endswith("_")]
-    assert spy.taps[0].activation.name in {*MODULES, "clamp"}
+    assert spy.taps[0].activation.name in {*MODULES, "clamp", "maximum"}
 
 
 @pytest.mark.contract
 def test_every_kind_has_a_module_in_this_test() -> None:
     z = torch.zeros(2, 2)
     kinds = {read(z, *more_of(f)).activation.name for f, read in READERS.items()}
-    assert kinds == {*MODULES, "clamp"}  # which is no module's
+    assert kinds == {*MODULES, "clamp", "maximum"}  # which are no module's
 
 
 def test_a_generator_does_not_trouble_the_reader() -> None:
@@ -118,9 +120,10 @@ def test_a_generator_does_not_trouble_the_reader() -> None:
     assert seen(model, torch.randn(5, 3)).names == ["rrelu"]
 
 
-def test_a_ceiling_is_read_and_a_two_sided_hardtanh_is_not_seen() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU6(), nn.Hardtanh(0.0, 2.0), nn.Hardtanh(-1.0, 1.0))
-    assert [tap.activation.ceiling for tap in seen(model, torch.randn(5, 3)).taps] == [6.0, 2.0]
+def test_ceilings_and_cutoffs_are_read() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU6(), nn.Hardtanh(0.0, 2.0), nn.Hardtanh(-1.0, 1.5))
+    found = [tap.activation for tap in seen(model, torch.randn(5, 3)).taps]
+    assert [(a.cutoff, a.ceiling) for a in found] == [(0.0, 6.0), (0.0, 2.0), (-1.0, 1.5)]
 
 
 INF = float("inf")
@@ -137,12 +140,14 @@ INF = float("inf")
         (lambda z: z.clamp(max=0), None),
         (lambda z: z.clamp(-1, 1), None),
         (lambda z: z.clamp(min=1e-6), None),
-        (lambda z: z.clamp(min=torch.zeros(())), None),
+        (lambda z: z.clamp(min=torch.zeros(())), INF),
+        (lambda z: z.clamp(min=torch.tensor([0.0, 0.0, 0.0, 1.0])), None),
+        (lambda z: torch.clamp(z, torch.zeros(4), torch.full((1,), 2.0)), 2.0),
         (lambda z: torch.clamp(z, torch.zeros(4), torch.ones(4)), None),
     ],
-    ids=range(10),
+    ids=range(12),
 )
-def test_a_clamp_at_the_number_zero_is_a_relu_and_no_other_is(clamp: Any, ceiling: float | None) -> None:
+def test_a_clamp_at_zero_is_a_relu_and_no_other_is(clamp: Any, ceiling: float | None) -> None:
     with torch.no_grad():
         spy = seen(Calls(clamp), torch.randn(5, 3))
     assert [tap.activation for tap in spy.taps] == ([] if ceiling is None else [Activation("clamp", ceiling=ceiling)])
@@ -170,7 +175,7 @@ def test_weights_and_integers_are_no_pre_activations() -> None:
 
 
 def test_two_sided_activations_and_logits_are_not_seen() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Sigmoid(), nn.Hardtanh(), nn.Linear(4, 2), nn.Softmax(1))
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Sigmoid(), nn.Linear(4, 2), nn.Softmax(1))
     assert seen(model, torch.randn(5, 3)).names == []
 
 
@@ -206,7 +211,7 @@ def test_a_product_written_out_puts_the_units_last(product: Any) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return F.relu(product(F.relu(self.conv(x)), self.weight))
 
-    assert seen(Written(), torch.randn(5, 3, 6)).axes == [1, -1]
+    assert seen(Written(), torch.randn(5, 3, 6)).axes == [1, 2]
 
 
 class Recurs(nn.Module):
@@ -226,7 +231,7 @@ class Recurs(nn.Module):
 
 @pytest.mark.parametrize("then", ["lstm", "gru", "attend"])
 def test_after_a_recurrence_or_attention_the_units_are_last(then: str) -> None:
-    assert seen(Recurs(then), torch.randn(5, 3, 6)).axes == [-1]
+    assert seen(Recurs(then), torch.randn(5, 3, 6)).axes == [2]
 
 
 def test_a_unit_axis_that_is_not_there_is_refused() -> None:
@@ -238,8 +243,11 @@ def test_a_unit_axis_that_is_not_there_is_refused() -> None:
 
 def test_the_unit_axis_can_be_said_by_name() -> None:
     model = Calls(lambda z: F.relu(z.transpose(1, 2)))
-    assert seen(model, torch.randn(5, 6, 3)).axes == [-1]
-    assert seen(model, torch.randn(5, 6, 3), unit_axes={"relu": 1}).axes == [1]
+    assert seen(model, torch.randn(5, 6, 3)).axes == [1]
+    with pytest.warns(
+        UserWarning, match="unit_axes says axis 2 for relu; its units of layer lie on .1.: yours is taken"
+    ):
+        assert seen(model, torch.randn(5, 6, 3), unit_axes={"relu": 2}).axes == [2]
 
 
 def test_patterns_choose_layers_and_a_lone_string_is_one_pattern() -> None:

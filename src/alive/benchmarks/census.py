@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..diagnosis import census
 from ..nn import Rectangular
+from ..provenance import Tracker, enter, read
 from .figure import Figure, interleaved
 
 POINTS, BATCH = 1_000_000, 4096
 GROWTH = 0.1  # bytes a point: a single bit for each point would be 0.125
+MANY = 20  # batches
+DEPTH, FOLLOWING = 100, 1.0  # layers, and the seconds that following their first pass may take
 
 
 def figures(rounds: int) -> Iterator[Figure]:
     """Growth of the process between a tenth of the points and all of them, and time against a pass without census."""
     model = Rectangular(8, 1, depth=8, width=16, generator=torch.Generator().manual_seed(0))
     sizes: list[int] = []
+    census(model, _stream(POINTS // 10, []))  # what the allocator takes once for all
     census(model, _stream(POINTS, sizes))
     tenth = len(sizes) // 10
     yield Figure(
@@ -35,8 +39,35 @@ def figures(rounds: int) -> Iterator[Figure]:
         with torch.no_grad():
             model(x)
 
-    time = interleaved({"plain": plain, "census": lambda: census(model, [x])}, rounds)
-    yield Figure(f"time of a census / a plain pass, 8x16 at batch {BATCH}", time["census"] / time["plain"])
+    rivals: dict[str, Callable[[], object]] = {
+        "plain": plain,
+        "one": lambda: census(model, [x]),
+        "many": lambda: census(model, [x] * MANY),
+    }
+    time = interleaved(rivals, rounds)
+    yield Figure(f"time of a census / a plain pass, 8x16 at batch {BATCH}", time["one"] / time["plain"])
+    yield Figure(f"the same over {MANY} batches, each", time["many"] / time["plain"] / MANY)
+    yield Figure(f"following the first pass of {DEPTH} layers, seconds", _following(rounds), FOLLOWING)
+
+
+def _following(rounds: int) -> float:
+    """How much longer the first pass of a deep network takes for being followed."""
+    blocks = [nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(DEPTH)]
+    model, x = nn.Sequential(*blocks).eval(), torch.randn(32, 8, 16, 16)
+
+    def followed() -> None:
+        tracker = Tracker(model)
+        enter(tracker, x, len(x), 0)
+        with torch.no_grad(), tracker:
+            y = model(x)
+        read(tracker.owners(y), y, len(x))
+
+    def plain() -> None:
+        with torch.no_grad():
+            model(x)
+
+    time = interleaved({"plain": plain, "followed": followed}, rounds)
+    return time["followed"] - time["plain"]
 
 
 def _stream(points: int, sizes: list[int]) -> Iterator[Tensor]:

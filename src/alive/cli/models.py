@@ -136,9 +136,10 @@ def _expect_penalty(
 
 
 def _check(found: Census, limits: list[Any]) -> None:
-    failed = [limit for limit in limits if limit.holds(found)]
-    if failed:
-        fail("; ".join(f"{limit} holds, it is {limit.value(found):g}{'%' * limit.percent}" for limit in failed), 1)
+    failed = [f"{a} holds, it is {a.value(found):g}{'%' * a.percent}" for a in limits if a.holds(found)]
+    unsure = [f"{a} cannot be ruled out, for not all is known" for a in limits if a.is_open(found)]
+    if failed or unsure:
+        fail("; ".join([*failed, *unsure]), 1)
 
 
 def _accuracies(row: Any) -> str:

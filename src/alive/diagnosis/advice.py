@@ -19,7 +19,7 @@ class Advice(NamedTuple):
 
 def advise(census: Census) -> list[Advice]:
     """What to say, the gravest first; nothing if every unit and point is alive and nonlinear."""
-    return [*_broken(census), *_dead_points(census), *_dead_units(census), *_linear(census)]
+    return [*_broken(census), *_dead_points(census), *_dead_units(census), *_linear(census), *_unknown(census)]
 
 
 def _broken(census: Census) -> list[Advice]:
@@ -35,16 +35,26 @@ def _broken(census: Census) -> list[Advice]:
     ]
 
 
+def _stops(layer: LayerCensus) -> bool:
+    """Whether no gradient passes a point that is dead in the layer: nothing leaks, and no path leads around."""
+    return not layer.activation.leaks and not layer.bypassed
+
+
 def _dead_points(census: Census) -> list[Advice]:
     dead, total = census.points.dead, census.points.total
     if not dead:
         return []
-    cure = (
-        'train with alive.Jumpstart(model), start from alive.nn.initialise_(model, "mirrored"), or add skip connections'
-    )
     killers = sorted((layer for layer in census.layers if layer.first_deaths), key=lambda a: -a.first_deaths)
     where = ", ".join(f"{layer.name} ({layer.first_deaths})" for layer in killers[:WORST])
-    if dead == total:
+    cure = 'train with alive.Jumpstart(model), or start from alive.nn.initialise_(model, "mirrored")'
+    walls = [layer for layer in census.layers if (layer.first_deaths or layer.points.dead) and _stops(layer)]
+    if not walls:
+        how_many = f"all {total}" if dead == total else f"{dead} of {total}"
+        leaks = all(layer.activation.leaks for layer in killers)
+        but = "only a small slope passes there" if leaks else "gradients still pass, for other paths lead around"
+        return [Advice(f"{how_many} points are off in whole layers, first at {where}; {but}", cure)]
+    cure += ", or add skip connections"
+    if dead == total and any(max(layer.first_deaths, layer.points.dead) == total for layer in walls):
         return [
             Advice(f"no point reaches the output: all {total} die, first at {where}; no gradient passes", cure, True)
         ]
@@ -60,9 +70,20 @@ def _dead_units(census: Census) -> list[Advice]:
         Advice(
             f"{census.units.dead} of {census.units.total} units are off for every point, most in {where}",
             'train with alive.Jumpstart(model, mode="U"), or lower the learning rate if they died during training',
-            grave=any(layer.units.dead == layer.units.total for layer in worst),
+            grave=any(layer.units.dead == layer.units.total and _stops(layer) for layer in worst),
         )
     ]
+
+
+def _unknown(census: Census) -> list[Advice]:
+    """What could not be told, and where to tell it."""
+    layers = [layer for layer in census.layers if layer.unknown]
+    told = [f"{layer.name}, {'; '.join(layer.unknown)}" for layer in layers[:WORST]]
+    more = f", and {len(layers) - WORST} layers more" if len(layers) > WORST else ""
+    found = [f"unknown in {' / '.join(told)}{more}"] if layers else []
+    found += [f"not counted: {a.name} {a.why} ({a.share:.1%} of the parameters)" for a in census.unseen]
+    where = "say what lies where: point_axis, unit_axes, activations or outputs (docs/guide.md, What is unknown)"
+    return [Advice(text, where) for text in found]
 
 
 def _linear(census: Census) -> list[Advice]:

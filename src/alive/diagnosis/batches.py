@@ -8,22 +8,26 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from ..errors import AliveError
+from ..provenance import count
 
 SIZE = 1024  # points a batch, where the data is one tensor
 
 
-def of(data: Any, model: nn.Module, point_axis: int = 0) -> Iterator[Any]:
+def of(data: Any, model: nn.Module, point_axis: int | None = 0) -> Iterator[Any]:
     """The batches of the data, on the model's device."""
     device = next((x.device for x in chain(model.parameters(), model.buffers())), torch.device("cpu"))
     if device.type == "meta":
         raise AliveError(
             f"{type(model).__name__} lies on the meta device and has no values", "Load its weights, or call to_empty()"
         )
-    if isinstance(data, Tensor) or _is_pair(data, point_axis):
+    if point_axis is None and isinstance(data, Tensor):
+        data = [data]
+    elif isinstance(data, Tensor) or _is_pair(data, point_axis or 0):
         inputs = data if isinstance(data, Tensor) else data[0]
-        data = inputs.split(SIZE, point_axis) if inputs.ndim and inputs.shape[point_axis] else ()
+        data = inputs.split(SIZE, point_axis or 0) if inputs.ndim and inputs.shape[point_axis or 0] else ()
     if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
         raise AliveError(
             f"expected a loader, a tensor or a pair (inputs, targets), got {type(data).__name__}",
@@ -59,13 +63,15 @@ def tensors(batch: Any) -> Iterator[Tensor]:
     """The input tensors of a batch, the first one first."""
     if isinstance(batch, Tensor):
         yield batch
+    elif isinstance(batch, PackedSequence):
+        yield batch.data
     elif isinstance(batch, Mapping):
         yield from (value for value in batch.values() if isinstance(value, Tensor))
     elif isinstance(batch, Sequence) and not isinstance(batch, str | bytes) and batch:
         yield from tensors(batch[0])
 
 
-def points_in(batch: Any, point_axis: int, number: int, *, is_run_by_hand: bool = False) -> int:
+def points_in(batch: Any, point_axis: int | None, number: int, *, is_run_by_hand: bool = False) -> int:
     """How many points the batch has; refuses one without points, or with NaN or infinite inputs.
 
     Without tensors too, unless the user says how to run it: then its points cannot be told apart, and are 0.
@@ -86,6 +92,8 @@ def points_in(batch: Any, point_axis: int, number: int, *, is_run_by_hand: bool 
                 f"batch {number} has {bad} NaN or infinite value{'s' * (bad > 1)} in its inputs {list(x.shape)}",
                 "Clean the data first: nothing that such a point shows about the model is true",
             )
+    if point_axis is None or isinstance(batch, PackedSequence):
+        return count(batch, point_axis) or 0
     first = found[0]
     if first.ndim <= point_axis or not first.shape[point_axis]:
         raise AliveError(
@@ -103,7 +111,7 @@ def run(model: nn.Module, batch: Any, number: int, forward: Callable[[nn.Module,
             return forward(model, batch)
         if isinstance(batch, Mapping):
             return model(**batch)
-        return model(batch if isinstance(batch, Tensor) else batch[0])
+        return model(batch if isinstance(batch, Tensor | PackedSequence) else batch[0])
     except Exception as error:
         if isinstance(error, AliveError):
             raise

@@ -18,11 +18,14 @@ from torch import Tensor, nn
 
 from ..errors import AliveError
 from ..functional import Activation, State, classify
-from ..functional.separation import canonical
-from ..taps import Call, Taps, bare, without_activations
+from ..provenance import Scattered
+from ..taps import Call, Output, Tap, Taps, Unseen, bare, without_activations
 from . import batches
+from .extremes import extremes
+from .modes import Modes
 
 ALIVE = -1  # in `died_at`: the point reached the output
+ABSENT = -1  # in the states of a layer: the point was not sent there
 
 
 class Tally(NamedTuple):
@@ -32,12 +35,13 @@ class Tally(NamedTuple):
     linear: int = 0
     nonlinear: int = 0
     broken: int = 0
+    unknown: int = 0
 
     @classmethod
     def of(cls, states: Tensor) -> Tally:
         """Count states as `functional.classify` gives them."""
         count = torch.bincount(states.long().flatten(), minlength=len(State)).tolist()
-        return cls(count[State.DEAD], count[State.LINEAR], count[State.NONLINEAR], count[State.BROKEN])
+        return cls(*(count[State[name.upper()]] for name in cls._fields))
 
     @property
     def total(self) -> int:
@@ -53,7 +57,10 @@ class Tally(NamedTuple):
 class LayerCensus:
     """One layer: the extremes of each unit's pre-activation [C], the points by state, and how many died here first.
 
-    `points` is empty where the layer's rows cannot be told apart by point.
+    made_by   the weights that made it, by their path in the model
+    unknown   what cannot be told of it, and why, in words
+    values    where its units are unknown: how many values it has for a point, of which some are units
+    bypassed  whether some path to the output leads around it; None where no pass could be followed
     """
 
     name: str
@@ -62,6 +69,10 @@ class LayerCensus:
     bottom: Tensor
     points: Tally
     first_deaths: int
+    made_by: str = ""
+    unknown: tuple[str, ...] = ()
+    values: int = 0
+    bypassed: bool | None = None
 
     @property
     def states(self) -> Tensor:
@@ -70,11 +81,22 @@ class LayerCensus:
 
     @property
     def units(self) -> Tally:
-        """The units by state."""
-        return Tally.of(self.states)
+        """The units by state; where they cannot be told, so many values are unknown. Units never met do not count."""
+        if self.values:
+            return Tally(unknown=self.values)
+        met = (self.top != -torch.inf) | (self.bottom != torch.inf)
+        return Tally.of(self.states[met])
 
     def plus(self, other: LayerCensus) -> LayerCensus:
-        """The two parts of the data together."""
+        """The two parts of the data together; what is unknown in one is unknown in both."""
+        common: dict[str, Any] = {
+            "points": self.points.plus(other.points),
+            "first_deaths": self.first_deaths + other.first_deaths,
+            "unknown": tuple(dict.fromkeys((*self.unknown, *other.unknown))),
+            "values": max(self.values, other.values),
+        }
+        if common["values"]:
+            return replace(self, top=self.top[:0], bottom=self.bottom[:0], **common)
         if self.top.shape != other.top.shape or self.activation != other.activation:
             raise AliveError(
                 f"layer {self.name} has {len(self.top)} units of {self.activation.name} in one census and "
@@ -85,8 +107,7 @@ class LayerCensus:
             self,
             top=torch.maximum(self.top, other.top),
             bottom=torch.minimum(self.bottom, other.bottom),
-            points=self.points.plus(other.points),
-            first_deaths=self.first_deaths + other.first_deaths,
+            **common,
         )
 
 
@@ -95,12 +116,15 @@ class Census:
     """The state of every unit and point of a model. Parts of the data add up: `a + b`.
 
     Over all layers, a point is dead if some layer maps it to all zeros, linear if every layer passes it whole,
-    nonlinear otherwise. `died_at` (with keep_points) holds for each point the number of its first dead layer, or −1.
+    nonlinear otherwise; unknown if none maps it to zeros, but some layer's points cannot be told. `died_at` (with
+    keep_points) holds for each point the number of its first dead layer, or −1. `unseen` are one-sided operations that
+    were noticed and could not be counted.
     """
 
     layers: tuple[LayerCensus, ...]
     points: Tally
     died_at: Tensor | None = None
+    unseen: tuple[Unseen, ...] = ()
 
     @property
     def units(self) -> Tally:
@@ -133,6 +157,9 @@ class Census:
                 "units": layer.units._asdict(),
                 "points": layer.points._asdict() if layer.points.total else None,
                 "first_deaths": layer.first_deaths,
+                "made_by": layer.made_by,
+                "unknown": list(layer.unknown),
+                "bypassed": layer.bypassed,
                 "dead_units": (layer.states == State.DEAD).nonzero().flatten().tolist(),
                 "linear_units": (layer.states == State.LINEAR).nonzero().flatten().tolist(),
                 "broken_units": (layer.states == State.BROKEN).nonzero().flatten().tolist(),
@@ -140,6 +167,8 @@ class Census:
             for layer in self.layers
         ]
         record: dict[str, Any] = {"units": self.units._asdict(), "points": self.points._asdict(), "layers": layers}
+        if self.unseen:
+            record["unseen"] = [unseen._asdict() for unseen in self.unseen]
         if self.died_at is not None:
             record["died_at"] = self.died_at.tolist()
         return record
@@ -170,10 +199,11 @@ def census(
     *,
     keep_points: bool = False,
     forward: Callable[[nn.Module, Any], Any] | None = None,
-    point_axis: int = 0,
+    point_axis: int | None = 0,
     layers: Sequence[str] = (),
     unit_axes: Mapping[str, int] | None = None,
     activations: Mapping[type[nn.Module], Activation] | None = None,
+    outputs: Mapping[type[nn.Module], Output] | None = None,
 ) -> Census:
     """Count dead, linear and nonlinear units and points of a model over all of `data`, exactly, in one pass.
 
@@ -182,7 +212,10 @@ def census(
     keep_points  also keep which points died, and where: two bytes each
     forward      how to run the model on a batch, if not as above; in a batch that shows no tensor units are counted,
                  and points are not
-    point_axis   the axis of the points in inputs and pre-activations (1 for [T, N, C])
+    point_axis   the axis of the points in the inputs (1 for [T, N, C]); None: each tensor of a batch is one point
+    layers, unit_axes, activations, outputs   see `alive.taps.Taps`
+
+    What cannot be told is counted as unknown, with the reason: see `LayerCensus.unknown` and `Census.unseen`.
 
     The model runs in eval mode, without gradients, on its own device, and is left as it was.
 
@@ -191,29 +224,34 @@ def census(
     >>> _ = model[0].bias.data.copy_(torch.tensor([0.0, -9.0]))
     >>> found = census(model, torch.tensor([[-1.0], [1.0]]))
     >>> found.units
-    Tally(dead=1, linear=0, nonlinear=1, broken=0)
+    Tally(dead=1, linear=0, nonlinear=1, broken=0, unknown=0)
     >>> found.points
-    Tally(dead=1, linear=0, nonlinear=1, broken=0)
+    Tally(dead=1, linear=0, nonlinear=1, broken=0, unknown=0)
     """
-    counter = _Counter(point_axis, keep_points)
-    taps = Taps(model, counter, layers=layers, unit_axes=unit_axes, activations=activations)
+    counter = _Counter(keep_points)
+    where: dict[str, Any] = {"point_axis": point_axis, "unit_axes": unit_axes}
+    taps = Taps(model, counter, layers=layers, activations=activations, outputs=outputs, **where)
     root = bare(model)  # a pass or two are not worth compiling, and replicas cannot be watched
-    training = {module: module.training for module in model.modules()}
+    modes = Modes(model)
     try:
-        model.eval()
+        modes.evaluate()
         total: Census | None = None
         for number, batch in enumerate(batches.of(data, root, point_axis)):
             points = batches.points_in(batch, point_axis, number, is_run_by_hand=forward is not None)
             counter.expect(points)
-            batches.run(root, batch, number, forward)
+            with taps.batch(batch, points):
+                batches.run(root, batch, number, forward)
+            if taps.book.asked_again:  # something lay otherwise than before: look again
+                counter.expect(points)
+                with taps.batch(batch, points, follow=True):
+                    batches.run(root, batch, number, forward)
             if not counter.seen:
                 raise without_activations(model, taps.passed_over)
-            counted = counter.count()
+            counted = counter.count(taps)
             total = counted if total is None else _sum(total, counted)
     finally:
         taps.remove()
-        for module, mode in training.items():
-            module.training = mode
+        modes.restore()
     if total is None:
         raise AliveError(
             "the data has no batch", "Pass a loader with at least one point; is it exhausted, or its split empty?"
@@ -222,19 +260,20 @@ def census(
 
 
 class _Seen(NamedTuple):
-    """One layer over one batch: extremes by unit [C] and states by point [N], if points can be told apart."""
+    """One layer over one batch: extremes by unit [C] and states by point [N]; None where they cannot be told."""
 
-    activation: Activation
-    top: Tensor
-    bottom: Tensor
+    tap: Tap
+    top: Tensor | None
+    bottom: Tensor | None
     states: Tensor | None
+    values: int
 
 
 class _Counter:
     """Watches the forward passes over one batch, and makes its census."""
 
-    def __init__(self, point_axis: int, keep_points: bool) -> None:
-        self.point_axis, self.keep_points = point_axis, keep_points
+    def __init__(self, keep_points: bool) -> None:
+        self.keep_points = keep_points
         self.points = 0
         self.seen: dict[str, _Seen] = {}
 
@@ -252,25 +291,25 @@ class _Counter:
         """Take the extremes of one layer on the way."""
         if not call.z.numel():  # an expert that no point was sent to
             return call.activate()
-        z = canonical(call.z.detach(), call.tap.unit_axis, self.point_axis)
-        z, told_apart = _by_point(z, self.points)
-        positions = tuple(range(2, z.ndim))
-        # As [C, N], for reductions over rows of many points are ten times as fast as over rows of few units.
-        if positions:
-            top, bottom = z.amax(positions).t().contiguous(), z.amin(positions).t().contiguous()
-        else:
-            top = bottom = z.t().contiguous()
-        states = classify(top.amax(0), bottom.amin(0), call.tap.activation) if told_apart else None
-        dtype = torch.promote_types(z.dtype, torch.float32)
-        new = _Seen(call.tap.activation, top.amax(1).to(dtype).cpu(), bottom.amin(1).to(dtype).cpu(), states)
+        layout = call.tap.layout
+        by_unit, by_point = extremes(call.z.detach(), layout, self.points)
+        states = None
+        if by_point is not None:
+            states = classify(*by_point, call.tap.activation)
+            if isinstance(layout.place, Scattered):
+                states[(by_point[0] == -torch.inf) & (by_point[1] == torch.inf)] = ABSENT
+        values = 0 if layout.units else max(1, call.z.numel() // max(self.points, 1))
+        top, bottom = by_unit or (None, None)
         name = call.tap.name
         while name in self.seen:
             name += "'"
-        self.seen[name] = new
+        self.seen[name] = _Seen(call.tap, top, bottom, states, values)
         return call.activate()
 
-    def count(self) -> Census:
+    def count(self, taps: Taps) -> Census:
         """The census of the batch."""
+        for name in taps.aside:
+            self.seen.pop(name, None)
         alive = torch.full((self.points,), ALIVE, dtype=torch.int16)
         told = [seen.states.cpu() for seen in self.seen.values() if seen.states is not None]
         states = torch.stack(told) if told else torch.empty(0, self.points, dtype=torch.int8)
@@ -279,25 +318,35 @@ class _Counter:
             dies = alive[:0] if seen.states is None else (seen.states.cpu() == State.DEAD) & (alive == ALIVE)
             if seen.states is not None:
                 alive[dies] = number
-            tally = Tally() if seen.states is None else Tally.of(seen.states)
-            layers.append(LayerCensus(name, seen.activation, seen.top, seen.bottom, tally, int(dies.sum())))
-        return Census(tuple(layers), Tally.of(_overall(states)), alive if self.keep_points else None)
+            around = None if taps.through is None else seen.tap.name not in taps.through
+            layers.append(_layer(name, seen, self.points, int(dies.sum()), around))
+        overall, unseen = _overall(states), tuple(taps.unseen.values())
+        if len(told) < len(self.seen) or any(
+            missed.counts and not missed.name.split("#")[0].endswith("topk") for missed in unseen
+        ):
+            overall[(overall != State.DEAD) & (overall != State.BROKEN)] = State.UNKNOWN
+        return Census(tuple(layers), Tally.of(overall), alive if self.keep_points else None, unseen)
 
 
-def _by_point(z: Tensor, points: int) -> tuple[Tensor, bool]:
-    """z with one row a point; rows that a model folded into the batch ([N·T, C]) become positions again."""
-    rows = z.shape[0]
-    if rows == points:
-        return z, True
-    if points and rows % points == 0:
-        return z.unflatten(0, (points, rows // points)).movedim(1, -1), True
-    return z, False
+def _layer(name: str, seen: _Seen, points: int, deaths: int, bypassed: bool | None) -> LayerCensus:
+    states, layout = seen.states, seen.tap.layout
+    tally = Tally(unknown=points) if states is None else Tally.of(states[states != ABSENT])
+    nothing = torch.empty(0)
+    top, bottom = (nothing if end is None else end for end in (seen.top, seen.bottom))
+    known: dict[str, Any] = {
+        "made_by": layout.made_by,
+        "unknown": layout.why,
+        "values": seen.values,
+        "bypassed": bypassed,
+    }
+    return LayerCensus(name, seen.tap.activation, top, bottom, tally, deaths, **known)
 
 
 def _overall(states: Tensor) -> Tensor:
     """The state of each point over all layers, from its states [L, N]: broken or dead anywhere, linear everywhere."""
     overall = torch.full(states.shape[1:], State.NONLINEAR, dtype=torch.int8)
-    overall[(states == State.LINEAR).all(0) & (len(states) > 0)] = State.LINEAR
+    absent = states == ABSENT
+    overall[((states == State.LINEAR) | absent).all(0) & ~absent.all(0)] = State.LINEAR
     overall[(states == State.DEAD).any(0)] = State.DEAD
     overall[(states == State.BROKEN).any(0)] = State.BROKEN
     return overall
@@ -305,6 +354,7 @@ def _overall(states: Tensor) -> Tensor:
 
 def _sum(a: Census, b: Census) -> Census:
     """The two together; a layer that only some batches reach may be missing from either."""
+    b = _renamed(a, b)
     ours, theirs = ({layer.name: layer for layer in census.layers} for census in (a, b))
     names = _merged(list(ours), list(theirs))
     layers = tuple(
@@ -314,7 +364,32 @@ def _sum(a: Census, b: Census) -> Census:
     died_at = None
     if a.died_at is not None and b.died_at is not None:
         died_at = torch.cat([_renumbered(a.died_at, list(ours), names), _renumbered(b.died_at, list(theirs), names)])
-    return Census(layers, a.points.plus(b.points), died_at)
+    unseen = {unseen.name: unseen for census in (a, b) for unseen in census.unseen}
+    return Census(layers, a.points.plus(b.points), died_at, tuple(unseen.values()))
+
+
+def _renamed(a: Census, b: Census) -> Census:
+    """b with its layers called as in a: those made by the same weights are the same, in whatever order they came."""
+    ours = {layer.name: layer.made_by for layer in a.layers}
+    if all(ours.get(layer.name, layer.made_by) == layer.made_by for layer in b.layers):
+        return b
+    known = {(_base(layer.name), layer.made_by): layer.name for layer in reversed(a.layers)}
+    taken, layers = set(ours), []
+    for layer in b.layers:
+        name = known.pop((_base(layer.name), layer.made_by), None)
+        if name is None:
+            name, number = _base(layer.name), 1
+            while name in taken:
+                number += 1
+                name = f"{_base(layer.name)}#{number}"
+        taken.add(name)
+        layers.append(replace(layer, name=name))
+    return replace(b, layers=tuple(layers))
+
+
+def _base(name: str) -> str:
+    """A layer's name without the number of its use."""
+    return name.rstrip("'").split("#")[0]
 
 
 def _merged(ours: list[str], theirs: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from ..errors import AliveError, expect_one_of
 from .census import Census, Tally
@@ -50,12 +51,31 @@ class Limit:
         return f"{self.count}{self.compare}{self.number:g}{'%' * self.percent}"
 
     def value(self, census: Census) -> float:
-        """What the census has."""
-        state, what = self.count.split("_")
-        tally: Tally = getattr(census, what)
-        counted: int = getattr(tally, state)
-        return 100 * counted / max(tally.total, 1) if self.percent else counted
+        """What the census has, of what it knows."""
+        return self._range(census)[0]
 
     def holds(self, census: Census) -> bool:
-        """Whether the census is as the limit says."""
-        return COMPARE[self.compare](self.value(census), self.number)
+        """Whether the census is as the limit says, whatever the unknown is."""
+        return self._verdicts(census) == {True}
+
+    def is_open(self, census: Census) -> bool:
+        """Whether that hangs on what is unknown."""
+        return len(self._verdicts(census)) == 2
+
+    def _range(self, census: Census) -> tuple[float, float]:
+        """The least and the most it can be: the unknown may be all of it, or none."""
+        state, what = self.count.split("_")
+        tally: Tally = getattr(census, what)
+        known: int = getattr(tally, state)
+        most: float = known + (tally.unknown if state != "unknown" else 0)
+        if state != "unknown" and any(unseen.counts for unseen in census.unseen):
+            most = inf if what == "units" else tally.total
+        total = max(tally.total, 1)
+        return (100 * known / total, min(100 * most / total, 100.0)) if self.percent else (known, most)
+
+    def _verdicts(self, census: Census) -> set[bool]:
+        low, high = self._range(census)
+        ends = {COMPARE[self.compare](end, self.number) for end in (low, high)}
+        if self.compare in ("==", "!=") and low < self.number < high:
+            return {True, False}
+        return ends

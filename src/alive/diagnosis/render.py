@@ -14,7 +14,7 @@ from .advice import advise
 from .census import Census, Tally
 
 LONG = 40  # layers beyond which only the troubled ones are listed
-COLOURS = {"dead": "red", "linear": "yellow", "nonlinear": "green", "broken": "bold magenta"}
+COLOURS = {"dead": "red", "linear": "yellow", "nonlinear": "green", "broken": "bold magenta", "unknown": "cyan"}
 
 
 def table(census: Census) -> Group:
@@ -61,20 +61,20 @@ def page(census: Census, title: str) -> str:
 def _html(template: str, census: Census, **more: Any) -> str:
     environment = Environment(loader=PackageLoader("alive.diagnosis", "templates"), autoescape=True)
     return environment.get_template(template).render(
-        census=census, listed=_listed(census), states=_shown(census), advice=advise(census), **more
+        census=census, listed=_listed(census), states=_shown(census), names=Tally._fields, advice=advise(census), **more
     )
 
 
 def _shown(census: Census) -> list[str]:
-    """The states worth a column: broken only where something is."""
-    broken = census.units.broken or census.points.broken
-    return ["dead", "linear", "nonlinear", *(["broken"] if broken else [])]
+    """The states worth a column: broken and unknown only where something is."""
+    rare = [s for s in ("broken", "unknown") if getattr(census.units, s) or getattr(census.points, s)]
+    return ["dead", "linear", "nonlinear", *rare]
 
 
 def _listed(census: Census) -> list[Any]:
     if len(census.layers) <= LONG:
         return list(census.layers)
-    return [a for a in census.layers if a.units.dead or a.units.broken or a.points.dead or a.points.broken][:LONG]
+    return [a for a in census.layers if any(t.dead or t.broken or t.unknown for t in (a.units, a.points))][:LONG]
 
 
 def _cells(tally: Tally, shown: list[str]) -> list[Text]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, log
 
 TOLERANCE = 0.1  # a slope below this counts as off, for activations that never reach zero
@@ -12,6 +12,8 @@ TOLERANCE = 0.1  # a slope below this counts as off, for activations that never 
 class Activation:
     """A one-sided activation: off at or below `cutoff`, saturated at or above `ceiling`.
 
+    `leaks` says that some slope is left where it is off, as in LeakyReLU.
+
     >>> elu(alpha=2.0)
     Activation(name='elu', cutoff=-2.995732273553991, ceiling=inf)
     """
@@ -19,26 +21,27 @@ class Activation:
     name: str
     cutoff: float = 0.0
     ceiling: float = inf
+    leaks: bool = field(default=False, repr=False)
 
 
 def elu(alpha: float = 1.0) -> Activation:
     """Slope alpha·eᶻ falls to the tolerance at ln(tolerance/alpha), or jumps below it at 0 where alpha is smaller."""
-    return Activation("elu", log(TOLERANCE / alpha) if alpha > TOLERANCE else 0.0)
+    return Activation("elu", log(TOLERANCE / alpha) if alpha > TOLERANCE else 0.0, leaks=True)
 
 
 def celu(alpha: float = 1.0) -> Activation:
     """Slope e^(z/alpha) falls to the tolerance at alpha·ln(tolerance)."""
-    return Activation("celu", alpha * log(TOLERANCE))
+    return Activation("celu", alpha * log(TOLERANCE), leaks=True)
 
 
 def selu() -> Activation:
     """Slope scale·alpha·eᶻ falls to the tolerance at ln(tolerance/(scale·alpha))."""
-    return Activation("selu", log(TOLERANCE / (1.0507009873554805 * 1.6732632423543772)))
+    return Activation("selu", log(TOLERANCE / (1.0507009873554805 * 1.6732632423543772)), leaks=True)
 
 
 def softplus(beta: float = 1.0) -> Activation:
     """Slope σ(beta·z) falls to the tolerance at logit(tolerance)/beta."""
-    return Activation("softplus", log(TOLERANCE / (1 - TOLERANCE)) / beta)
+    return Activation("softplus", log(TOLERANCE / (1 - TOLERANCE)) / beta, leaks=True)
 
 
 def relu6(ceiling: float = 6.0) -> Activation:

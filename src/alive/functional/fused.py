@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .derivative import Pull, Spread, no_pull, sizes, spread
 from .separation import Separation, Slacks, canonical
@@ -40,10 +41,18 @@ def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int =
 
 
 def applies(z: Tensor) -> bool:
-    """Whether z can be measured here: a plain tensor that holds values, outside torch.compile and torch.func."""
+    """Whether z can be measured here: a plain tensor that holds values, and nobody traces or transforms what we do."""
     if torch.compiler.is_compiling() or z.is_meta or torch._C._functorch.peek_interpreter_stack() is not None:
         return False
+    if forward_ad._current_level >= 0 or (torch._C._len_torch_dispatch_stack() and _is_traced()):
+        return False
     return type(z) is Tensor or type(z) is torch.nn.Parameter
+
+
+def _is_traced() -> bool:
+    """Whether torch writes down what is computed, or computes without values."""
+    keys = torch._C._TorchDispatchModeKey
+    return any(torch._C._get_dispatch_mode(key) is not None for key in (keys.FAKE, keys.PROXY))
 
 
 def relu_slacks(

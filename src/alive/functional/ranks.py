@@ -14,7 +14,7 @@ first, where the points of a lower rank come before those of a higher one.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -26,6 +26,9 @@ from . import fused
 from .derivative import Pull, no_pull, sizes
 from .fused import Layout
 from .separation import AGGREGATES, Separation, Slacks, canonical, extreme
+
+SAMPLE = 256  # values of a parameter that stand for all of it
+APART = 1e-5  # how far weights may differ, relative to their norm: more than rounding, less than a step of training
 
 Group = Any
 """A torch.distributed process group; None is the one of all ranks."""
@@ -223,15 +226,49 @@ def _first(mine: Tensor, group: Group) -> Tensor:
     return mine & (highest == place)
 
 
-def expect_same(parts: Sequence[Part], group: Group, device: torch.device) -> None:
-    """Refuse ranks that met different layers, before their numbers are mixed up."""
+def fingerprint(parameters: Iterable[Tensor], device: torch.device) -> Tensor:
+    """Two signed sums over a sample of the weights, and the sample's norm: [3], float64.
+
+    Parameters that no rank has whole (DTensors, what FSDP flattened) or that have no values yet are left out.
+
+    >>> fingerprint([torch.nn.Parameter(torch.tensor([3.0, 4.0]))], torch.device("cpu"))[2].item()
+    5.0
+    """
+    samples = [_sample(p).to(device, torch.float64) for p in parameters if _is_whole(p)]
+    if not samples:
+        return torch.zeros(3, dtype=torch.float64, device=device)
+    sample = torch.cat(samples).nan_to_num(0, 0, 0)
+    signs = torch.randint(0, 2, (2, len(sample)), generator=torch.Generator().manual_seed(0)) * 2 - 1
+    return torch.cat([signs.to(sample) @ sample, sample.norm().view(1)])
+
+
+def _is_whole(parameter: Tensor) -> bool:
+    return type(parameter) is torch.nn.Parameter and not parameter.is_meta and not hasattr(parameter, "_fsdp_flattened")
+
+
+def _sample(parameter: Tensor) -> Tensor:
+    """Some values of a parameter, from all over it."""
+    values = parameter.detach()
+    values = (torch.view_as_real(values) if values.is_complex() else values).reshape(-1)
+    return values[:: max(1, len(values) // SAMPLE)]
+
+
+def expect_same(parts: Sequence[Part], weights: Tensor, group: Group) -> None:
+    """Refuse ranks that met different layers, or have different weights, before their numbers are mixed up."""
     sizes = [part.ends.shape[1] for part in parts]
-    mark = zlib.crc32(str(sizes).encode())
-    marks = torch.tensor([mark, -mark], device=device)
+    mark = weights.new_tensor([zlib.crc32(str(sizes).encode())])
+    marks = torch.cat([mark, -mark, weights[:2], -weights])
     distributed.all_reduce(marks, distributed.ReduceOp.MAX, group)
-    if marks.tolist() != [mark, -mark]:
+    highest, lowest, a, b, minus_a, minus_b, minus_norm = marks.tolist()
+    if highest != -lowest:
         raise AliveError(
             f"the ranks met different layers: rank {distributed.get_rank(group)} measured {len(sizes)}, of "
             f"{', '.join(map(str, sizes[:6]))}{' ...' * (len(sizes) > 6)} units",
             "Give every rank the same model and as many forward passes, or penalise each by itself: across_ranks=False",
+        )
+    if max(a + minus_a, b + minus_b) > APART * -minus_norm:
+        raise AliveError(
+            "the ranks have different weights: their models are not one and the same, and a penalty over all would mix "
+            "them up",
+            "Wrap the model in DistributedDataParallel, or penalise each rank's by itself: across_ranks=False",
         )

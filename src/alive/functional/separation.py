@@ -145,6 +145,33 @@ def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int =
     return measured
 
 
+def grouped_slacks(
+    z: Tensor, rule: Separation, groups: Mapping[str, tuple[Tensor, int]], cutoff: float = 0.0
+) -> Slacks:
+    """Slacks of entries that lie on no grid: for each axis, the group of every entry of the flattened z, and how many.
+
+    A group of one entry cannot be satisfied and is left out. Equal extremes share the gradient, whatever `ties` says.
+
+    >>> z, rows = torch.tensor([2.0, -3.0, 0.5]), torch.tensor([0, 0, 1])
+    >>> grouped_slacks(z, Separation(mode="P"), {"P": (rows, 2)})["P"].tolist()
+    [0.0]
+    """
+    z = z.reshape(-1)
+    z = z.to(torch.promote_types(z.dtype, torch.float32)) - cutoff
+    plus, minus = rule.shares
+    measured = {}
+    for axis in rule.axes:
+        index, count = groups[axis]
+        several = torch.bincount(index, minlength=count) > 1
+        if not bool(several.any()):
+            continue
+        ends = z.new_zeros(count)
+        top = ends.scatter_reduce(0, index, z, "amax", include_self=False)[several]
+        bottom = ends.scatter_reduce(0, index, z, "amin", include_self=False)[several]
+        measured[axis] = plus * torch.relu(rule.pos_margin - top) + minus * torch.relu(rule.neg_margin + bottom)
+    return measured
+
+
 def aggregate(layers: Sequence[Slacks], how: str = "sumsq") -> Tensor:
     """One scalar from the slacks of all layers: A of the papers' objective C + λ·A.
 

@@ -13,20 +13,22 @@ from .activations import Activation
 class State(IntEnum):
     """What a unit is over all points, or a point over all units of a layer.
 
-    Differs from the paper: *broken* (NaN or infinite somewhere) is a state of its own.
+    Differs from the paper: *broken* (NaN or infinite somewhere) is a state of its own, and so is *unknown*: nobody can
+    say which numbers are its.
     """
 
     NONLINEAR = 0
     DEAD = 1
     LINEAR = 2
     BROKEN = 3
+    UNKNOWN = 4
 
 
 def classify(top: Tensor, bottom: Tensor, activation: Activation) -> Tensor:
     """States from the largest and smallest pre-activations: int8, in the shape of `top`.
 
     Dead where the activation passes nothing (top ≤ cutoff, or bottom ≥ ceiling), linear where it never cuts
-    (bottom > cutoff, and top ≤ ceiling).
+    (bottom > cutoff, and top ≤ ceiling). What no value ever reached (top −inf, bottom inf) counts as dead.
 
     >>> t = torch.tensor
     >>> classify(t([0.0, 2.0, 1.0, float("nan")]), t([-1.0, 0.5, -1.0, 0.0]), Activation("relu")).tolist()
@@ -36,4 +38,5 @@ def classify(top: Tensor, bottom: Tensor, activation: Activation) -> Tensor:
     state[(bottom > activation.cutoff) & (top <= activation.ceiling)] = State.LINEAR
     state[(top <= activation.cutoff) | (bottom >= activation.ceiling)] = State.DEAD
     state[~(top.isfinite() & bottom.isfinite())] = State.BROKEN
+    state[(top == -torch.inf) & (bottom == torch.inf)] = State.DEAD
     return state

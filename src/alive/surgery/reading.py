@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_map
 
+from ..diagnosis.modes import Modes
 from ..errors import AliveError
 
 ADD_FUNCTIONS = (operator.add, operator.iadd, torch.add)
@@ -192,15 +193,15 @@ def copied(model: Module) -> Module:
 @contextmanager
 def evaluating(*models: nn.Module) -> Iterator[None]:
     """Eval mode and no gradients inside; every module's own mode afterwards."""
-    modes = {module: module.training for model in models for module in model.modules()}
+    modes = [Modes(model) for model in models]
     try:
-        for model in models:
-            model.eval()
+        for mode in modes:
+            mode.evaluate()
         with torch.no_grad():
             yield
     finally:
-        for module, training in modes.items():
-            module.training = training
+        for mode in modes:
+            mode.restore()
 
 
 def outputs(model: nn.Module, example: Any) -> Any:

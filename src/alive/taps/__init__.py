@@ -1,6 +1,8 @@
 """Taps on the pre-activations of any module."""
 
+from .declared import Output
 from .models import bare, without_activations
-from .taps import Call, Tap, Taps, Watcher, watchers
+from .records import Call, Tap, Unseen, Watcher
+from .taps import Taps, watchers
 
-__all__ = ["Call", "Tap", "Taps", "Watcher", "bare", "watchers", "without_activations"]
+__all__ = ["Call", "Output", "Tap", "Taps", "Unseen", "Watcher", "bare", "watchers", "without_activations"]

@@ -6,8 +6,9 @@ whether it happens in place; None where the call is not one-sided after all.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from math import inf
+from math import inf, nan
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ class Seen(NamedTuple):
     z: Tensor
     activation: Activation
     inplace: bool = False
+    other: Tensor | None = None  # which may be z as well, for both are zero
 
 
 Reader = Callable[..., Seen | None]
@@ -33,21 +35,22 @@ def _relu(input: Tensor, inplace: bool = False) -> Seen:
 
 
 def _leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Seen:
-    return Seen(input, Activation("leaky_relu"), inplace)
+    return Seen(input, Activation("leaky_relu", leaks=True), inplace)
 
 
 def _rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False, **_: Any
 ) -> Seen:
-    return Seen(input, Activation("rrelu"), inplace)
+    return Seen(input, Activation("rrelu", leaks=True), inplace)
 
 
 def _prelu(input: Tensor, weight: Tensor) -> Seen:
-    return Seen(input, Activation("prelu"))
+    return Seen(input, Activation("prelu", leaks=True))
 
 
-def _hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Seen | None:
-    return Seen(input, relu6(max_val), inplace) if min_val == 0 else None
+def _hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Seen:
+    known = relu6(max_val) if min_val == 0 else Activation("hardtanh", cutoff=min_val, ceiling=max_val)
+    return Seen(input, known, inplace)
 
 
 def _relu6(input: Tensor, inplace: bool = False) -> Seen:
@@ -67,19 +70,19 @@ def _selu(input: Tensor, inplace: bool = False) -> Seen:
 
 
 def _gelu(input: Tensor, approximate: str = "none") -> Seen:
-    return Seen(input, Activation("gelu"))
+    return Seen(input, Activation("gelu", leaks=True))
 
 
 def _silu(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, Activation("silu"), inplace)
+    return Seen(input, Activation("silu", leaks=True), inplace)
 
 
 def _hardswish(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, Activation("hardswish"), inplace)
+    return Seen(input, Activation("hardswish", leaks=True), inplace)
 
 
 def _mish(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, Activation("mish"), inplace)
+    return Seen(input, Activation("mish", leaks=True), inplace)
 
 
 def _threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Seen:
@@ -87,10 +90,29 @@ def _threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fa
 
 
 def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Seen | None:
-    # A bound that is a tensor may hold anything, and looking would wait for the device.
-    if isinstance(min, Tensor) or isinstance(max, Tensor) or min is None or min != 0:
+    if isinstance(max, Tensor):
+        max = max.item() if max.numel() == 1 else nan
+    if min is None or not _is_zero(min) or max != max:
         return None
     return Seen(input, Activation("clamp", ceiling=inf if max is None else max))
+
+
+def _maximum(input: Tensor, other: Any = None, *_: Any, **__: Any) -> Seen | None:
+    if not isinstance(other, Tensor) or not isinstance(input, Tensor):
+        return None
+    for z, floor in ((input, other), (other, input)):
+        if _is_zero(floor) and z.shape == torch.broadcast_shapes(z.shape, floor.shape):
+            return Seen(z, Activation("maximum"), other=floor if z.shape == floor.shape else None)
+    return None
+
+
+def _is_zero(bound: Any) -> bool:
+    """Whether a bound is 0, as a number or all over a tensor."""
+    if not isinstance(bound, Tensor):
+        return bool(bound == 0)
+    if not bound.numel() or bound.is_meta or torch.compiler.is_compiling():
+        return False
+    return not bool(bound.detach().flatten()[0]) and not bool(bound.detach().any())
 
 
 def _softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Seen:
@@ -138,6 +160,7 @@ READERS: dict[Callable[..., Any], Reader] = {
     F.threshold: _threshold,
     torch.threshold_: _inplace(_threshold),
     torch.threshold: _threshold,
+    **dict.fromkeys((torch.maximum, torch.fmax, torch.max, Tensor.maximum, Tensor.fmax, Tensor.max), _maximum),
     **dict.fromkeys((torch.clamp, torch.clip, torch.clamp_min), _clamp),
     **dict.fromkeys((Tensor.clamp, Tensor.clip, Tensor.clamp_min), _clamp),
     **dict.fromkeys((torch.clamp_, torch.clip_, torch.clamp_min_), _inplace(_clamp)),
@@ -147,17 +170,143 @@ READERS: dict[Callable[..., Any], Reader] = {
 
 def is_pre_activation(z: Tensor) -> bool:
     """Whether z can be what units compute of points: not integers, and not a weight, as in softplus(self.scale)."""
-    return type(z) is not nn.Parameter and z.is_floating_point()
+    return isinstance(z, Tensor) and type(z) is not nn.Parameter and z.is_floating_point()
+
+
+class Masks:
+    """Remembers what x > 0, sigmoid(x) and |x| were made of, so that x * (x > 0) and its kin are seen.
+
+    `kept` holds, by the id of a tensor, what it is of which other: "+" where it is positive, "-" where it is not,
+    "s" its sigmoid, "a" its absolute value, "k" a positive multiple.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[Tensor], str, tuple[Any, ...]]] = {}
+
+    def clear(self) -> None:
+        """A new pass begins."""
+        self._kept.clear()
+
+    def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+        """Remember what came out, if it may be part of an activation."""
+        if isinstance(out, Tensor) and args and isinstance(args[0], Tensor):
+            kind, source = self._kind(MASKS[func], args, kwargs)
+            if kind:
+                self._kept[id(out)] = (weakref.ref(out), kind, source)
+        return out
+
+    def _kind(self, role: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
+        x = args[0]
+        if role in "+-":
+            other = args[1] if len(args) > 1 else kwargs.get("other")
+            if isinstance(other, Tensor):
+                return f"{role}?", _where(x)  # each unit may have a threshold of its own
+            return (role, _where(x)) if other == 0 else (f"{role}{other}", _where(x)) if other is not None else ("", ())
+        known, source = self._of(x)
+        match role:
+            case "cast":
+                return (known, source) if known[:1] in ("+", "-") else ("", ())
+            case "not":
+                return ({"+": "-", "-": "+"}.get(known[:1], "") + known[1:], source)
+            case "s" | "a":
+                return role, source if known == "k" else _where(x)
+            case "mul":
+                factor = args[1] if len(args) > 1 else kwargs.get("other")
+                return ("k", _where(x)) if isinstance(factor, int | float) and factor > 0 else ("", ())
+        return "", ()
+
+    def _of(self, t: Any) -> tuple[str, tuple[Any, ...]]:
+        kept = self._kept.get(id(t))
+        return kept[1:] if kept is not None and kept[0]() is t else ("", ())
+
+    def read(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Seen | None:
+        """The activation that a call completes, if it does."""
+        role = MASKS[func]
+        if not self._kept or role not in ("mul", "mul_", "add", "where", "fill", "fill_", "set"):
+            return None
+        given = (*args, *kwargs.values())
+        if role == "where" and len(given) >= 3:
+            condition, x, y = given[:3] if given[0].dtype == torch.bool else (given[1], given[0], given[2])
+            kind, source = self._of(condition)
+            z, other = (x, y) if kind[:1] == "+" else (y, x)
+            return _seen(z, source, "where", kind) if kind[:1] in ("+", "-") and _is_zero(other) else None
+        if role in ("fill", "fill_", "set") and len(given) >= 3:
+            kind, source = self._of(given[1])
+            seen = _seen(given[0], source, "mask", kind) if kind[:1] == "-" and _is_zero(given[2]) else None
+            return seen and seen._replace(inplace=role != "fill")
+        if len(given) < 2:
+            return None
+        for z, other in ((given[0], given[1]), (given[1], given[0])):
+            kind, source = self._of(other)
+            name = {"+": "mask", "s": "silu"}.get(kind[:1]) if role != "add" else {"a": "plus_abs"}.get(kind)
+            if name and (seen := _seen(z, source, name, kind)):
+                return seen._replace(inplace=role == "mul_" and z is given[0])
+        return None
+
+
+def _where(t: Tensor) -> tuple[Any, ...]:
+    """Which numbers a tensor is."""
+    try:
+        return (t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride())
+    except (RuntimeError, NotImplementedError):
+        return (id(t),)
+
+
+def _seen(z: Any, source: tuple[Any, ...], name: str, kind: str) -> Seen | None:
+    if not isinstance(z, Tensor) or _where(z) != source:
+        return None
+    if kind[1:] == "?":
+        return Seen(z, LEARNED)
+    cutoff = float(kind[1:]) if kind[:1] in ("+", "-") and len(kind) > 1 else 0.0
+    return Seen(z, Activation(name, cutoff=cutoff, leaks=name == "silu"))
+
+
+LEARNED = Activation("threshold of its own", cutoff=nan)  # which no cutoff says
+
+
+_OF_TENSOR = {
+    "+": "gt ge greater greater_equal __gt__ __ge__",
+    "-": "lt le less less_equal __lt__ __le__",
+    "cast": "float double half bfloat16 to type type_as",
+    "not": "logical_not __invert__ bitwise_not",
+    "s": "sigmoid",
+    "a": "abs absolute __abs__",
+    "mul": "mul multiply __mul__ __rmul__",
+    "mul_": "mul_ multiply_ __imul__",
+    "add": "add __add__ __radd__",
+    "fill": "masked_fill",
+    "fill_": "masked_fill_",
+    "set": "__setitem__",
+    "where": "where",
+}
+_OF_TORCH = {
+    "+": "gt ge greater greater_equal",
+    "-": "lt le less less_equal",
+    "not": "logical_not bitwise_not",
+    "s": "sigmoid",
+    "a": "abs absolute",
+    "mul": "mul multiply",
+    "add": "add",
+    "fill": "masked_fill",
+    "where": "where",
+}
+# What a function can be in an activation that is spelled out.
+MASKS: dict[Callable[..., Any], str] = {
+    **{getattr(Tensor, n): role for role, names in _OF_TENSOR.items() for n in names.split() if hasattr(Tensor, n)},
+    **{getattr(torch, n): role for role, names in _OF_TORCH.items() for n in names.split() if hasattr(torch, n)},
+    F.sigmoid: "s",
+}
 
 
 # Modules that spell an activation out in elementary operations; by name, so that their package need not be there.
 HANDMADE: dict[str, Activation] = {
-    "transformers.activations.GELUActivation": Activation("gelu"),
-    "transformers.activations.GELUTanh": Activation("gelu"),
-    "transformers.activations.NewGELUActivation": Activation("gelu"),
-    "transformers.activations.FastGELUActivation": Activation("gelu"),
-    "transformers.activations.QuickGELUActivation": Activation("gelu"),
-    "transformers.activations.AccurateGELUActivation": Activation("gelu"),
+    "transformers.activations.GELUActivation": Activation("gelu", leaks=True),
+    "transformers.activations.GELUTanh": Activation("gelu", leaks=True),
+    "transformers.activations.NewGELUActivation": Activation("gelu", leaks=True),
+    "transformers.activations.FastGELUActivation": Activation("gelu", leaks=True),
+    "transformers.activations.QuickGELUActivation": Activation("gelu", leaks=True),
+    "transformers.activations.AccurateGELUActivation": Activation("gelu", leaks=True),
+    "transformers.models.bloom.modeling_bloom.BloomGelu": Activation("gelu", leaks=True),
 }
 
 # Modules in whose forward no activation can be called: they need no hooks.

@@ -2,79 +2,46 @@
 
 A hook on every module knows whose forward is running; while one is, a torch function mode sees each call of an
 activation, be it made by `nn.ReLU(inplace=True)`, `F.relu`, `torch.relu` or `z.relu()`. Nothing in the model changes.
+Which axis holds the units, and whose each entry is, comes from `provenance`, which follows the first pass.
 """
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import reduce
+from itertools import islice
 from threading import get_ident
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from ..errors import AliveError
 from ..functional.activations import Activation
-from .kinds import HANDMADE, PLAIN, READERS, UNIT_AXIS, is_pre_activation
+from ..provenance import Layout, Owners, Tracker, count, enter, read, tensors
+from .batch import Batch, shapes_of
+from .book import ANY, Book, Entry
+from .declared import Output, declared, expect_outputs
+from .kinds import LEARNED, MASKS, PLAIN, READERS, UNIT_AXIS, Masks, Seen, is_pre_activation
 from .models import bare, expect_declared, expect_no_replica, named_modules, tell_hidden
-
-
-class Tap(NamedTuple):
-    """A place where pre-activations meet a one-sided activation."""
-
-    name: str
-    activation: Activation
-    unit_axis: int
-
-
-class Call(NamedTuple):
-    """An activation about to happen: where, on what, whether in place, and how to carry it out."""
-
-    tap: Tap
-    z: Tensor
-    inplace: bool
-    activate: Callable[[], Any]
-
-
-class Watcher(Protocol):
-    """Whoever looks at the pre-activations."""
-
-    def begin(self) -> None:
-        """An outermost forward pass begins."""
-
-    def watch(self, call: Call) -> Any:
-        """Look at the call and carry it out; returns what the activation returns."""
-
-    def end(self, output: Any) -> None:
-        """The outermost forward pass has ended; output is None when it failed, of which `Taps.failed` tells."""
-
-
-class Place(NamedTuple):
-    """A module among the others: its path, whether it is an activation by itself, and which one it is known to be."""
-
-    path: str
-    is_activation: bool
-    activation: Activation | None
-
-    @classmethod
-    def of(cls, path: str, module: nn.Module, declared: Mapping[type[nn.Module], Activation]) -> Place:
-        """What is known of a module: with neither children nor parameters, it is the activation that it calls."""
-        kind = type(module)
-        activation = declared.get(kind) or HANDMADE.get(f"{kind.__module__}.{kind.__qualname__}")
-        return cls(path, bool(path) and not module._modules and not module._parameters, activation)
+from .records import Call, Place, Tap, Unseen, Watcher
+from .sizes import Sizes, follows, rows_of
 
 
 class Taps:
     """Watches every one-sided activation of a model until `remove`.
 
     Names are module paths: `features.3`; `block.0.relu` for a function called in `block.0`; `#2` marks the second
-    use in one pass. `layers` keeps only names that match one of its patterns; `unit_axes` overrides, by name, the
-    axis the units lie on; `activations` declares modules of the user's own as one-sided. One pass at a time: calls from
-    a second thread meanwhile are refused.
+    use in one pass. `layers` keeps only names that match one of its patterns; `unit_axes` overrides, by name or
+    pattern, the axis the units lie on; `activations` declares modules of the user's own as one-sided, `outputs` what
+    modules return that cannot be followed. One pass at a time: calls from a second thread are refused.
     """
 
     def __init__(
@@ -83,28 +50,48 @@ class Taps:
         watcher: Watcher,
         *,
         layers: Sequence[str] = (),
+        point_axis: int | None = 0,
         unit_axes: Mapping[str, int] | None = None,
         activations: Mapping[type[nn.Module], Activation] | None = None,
+        outputs: Mapping[type[nn.Module], Output] | None = None,
     ) -> None:
         root = bare(model)
         self.watcher = watcher
-        self._layers = (layers,) if isinstance(layers, str) else tuple(layers)
-        self._unit_axes = dict(unit_axes or {})
-        expect_declared(activations or {})
+        self.book = Book()
         self.passed_over: dict[str, None] = {}  # names that match none of the patterns
+        self.unseen: dict[str, Unseen] = {}
+        self.aside: set[str] = set()  # taps that turned out to be no layers
+        self.through: frozenset[str] | None = None  # taps on every path to the output, once a pass was followed
+        self.output: Layout | None = None  # of the output, where it is one tensor
         self.failed = False  # whether the last pass did
+        self._root = root
+        self._layers = (layers,) if isinstance(layers, str) else tuple(layers)
+        self._point_axis, self._unit_axes = point_axis, dict(unit_axes or {})
+        expect_declared(activations or {})
+        expect_outputs(outputs or {})
         self._handled: BaseException | None = None  # what the caller of the pass was handling when it began
         self._thread = 0
         self._outermost: nn.Module | None = None  # the module whose pass runs
         self._running: list[Place] = []
         self._inside = ""  # what paths below the outermost module begin with
-        self._uses: dict[str, int] = {}
-        self._unit_axis: int | None = None
+        self._calls: dict[str, int] = {}  # of each base name in this pass
+        self._missed: dict[str, int] = {}  # one-sided operations of each name in this pass that no call shows
+        self._uses: dict[tuple[str, str], int] = {}  # of each maker, by base name, in this pass
+        self._names: dict[tuple[str, str, int], str] = {}
+        self._points = 0
+        self._unclear = ""  # why no points can be told in this pass
+        self._tracker: Tracker | None = None
+        self._batch: Batch | None = None  # of which this pass is a part
+        self._trace = ANY
+        self._sizes: Sizes | None = None  # where a pass cannot be followed
+        self._masks = Masks()
+        self._crossed: list[tuple[str, int, Entry, bool]] = []  # calls of this pass; sure, if nothing but a layer
         self._deaf = 0
         self._mode = _Mode(self)
+        self._warned: set[str] = set()
         tell_hidden(root, self._asked_for)
-        places = {module: Place.of(path, module, activations or {}) for path, module in named_modules(root)}
-        hooked = {m: at for m, at in places.items() if m is root or at.activation or type(m) not in PLAIN}
+        places = {m: Place.of(path, m, activations or {}, outputs or {}) for path, m in named_modules(root)}
+        hooked = {m: at for m, at in places.items() if m is root or at.activation or at.output or type(m) not in PLAIN}
         self._handles = [handle for module, place in hooked.items() for handle in self._hook(module, place)]
 
     def _hook(self, module: nn.Module, place: Place) -> Iterator[RemovableHandle]:
@@ -113,9 +100,21 @@ class Taps:
                 del hooks[key]
                 module._forward_hooks_always_called.pop(key, None)
                 module._forward_pre_hooks_with_kwargs.pop(key, None)
-        # Of a module that is an activation the argument is wanted, by whatever name it comes.
-        yield module.register_forward_pre_hook(_Enter(self, place), with_kwargs=place.activation is not None)
+        # Of the module that is called, the inputs are wanted, by whatever name they come.
+        yield module.register_forward_pre_hook(_Enter(self, place), with_kwargs=True)
         yield module.register_forward_hook(_Leave(self, place), always_call=True)
+
+    @property
+    def points(self) -> int:
+        """How many points the last pass had."""
+        return self._points
+
+    def layout_of_output(self, output: Tensor) -> Layout:
+        """How the model's output lies."""
+        if self.output is not None and self.output.fits(output, self._points):
+            return self.output
+        sizes = Sizes()
+        return sizes.of_output(output, self._points, self._point_axis)
 
     def remove(self) -> None:
         """Leave the model as it was."""
@@ -125,7 +124,28 @@ class Taps:
         if self._running:
             self._finish(None, failed=True)
 
-    def _enter(self, place: Place, module: nn.Module, args: tuple[Any, ...]) -> None:
+    @contextmanager
+    def batch(self, batch: Any, points: int, *, follow: bool | None = None) -> Iterator[None]:
+        """All passes inside are over one batch of so many points, whichever parts of it they take."""
+        shapes = shapes_of(batch)
+        self._points, self._batch = points, Batch(batch, self._point_axis)
+        self._calls, self._uses, self._crossed, self._missed = {}, {}, [], {}
+        self._unclear = "" if points else "the batch shows none"
+        tracker = None
+        if (self.book.wants(shapes) if follow is None else follow) and follows():
+            self.book.begin(shapes)
+            tracker = self._tracker = Tracker(self._root, self._unfollowed)
+            enter(tracker, batch, points or None, self._point_axis)
+        try:
+            if tracker is None:
+                yield
+            else:
+                with tracker:
+                    yield
+        finally:
+            self._tracker = self._batch = None
+
+    def _enter(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._running and self._elsewhere():
             raise AliveError(
                 f"{type(self._outermost).__name__} is called from two threads at once while it is watched",
@@ -134,23 +154,51 @@ class Taps:
         if self._running and self._broken_off(place):
             self._finish(None, failed=True)
         if not self._running:
-            self._begin(place, module)
+            self._begin(place, module, (args, kwargs))
         self._running.append(place)
         if place.activation is not None:
-            z = next((x for x in args if isinstance(x, Tensor)), None)
+            z = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
             if z is not None and not self._deaf:
                 self._see(z, place.activation, inplace=False, activate=lambda: None)
             self._deaf += 1
 
-    def _begin(self, place: Place, module: nn.Module) -> None:
+    def _begin(self, place: Place, module: nn.Module, inputs: tuple[Any, Any]) -> None:
         self._inside = f"{place.path}.".lstrip(".")
-        self._uses, self._unit_axis, self._deaf = {}, None, 0
+        self._deaf, self._sizes = 0, None
         self._outermost, self._thread = module, 0
-        if not torch.compiler.is_compiling():
+        compiling = torch.compiler.is_compiling()
+        self._trace = ANY if compiling else 0
+        if not compiling:
             expect_no_replica(module)
             self._thread, self._handled = get_ident(), sys.exc_info()[1]
+            self._masks.clear()
+        self._follow(inputs, compiling)
         self._mode.__enter__()
         self.watcher.begin()
+
+    def _follow(self, inputs: tuple[Any, Any], compiling: bool) -> None:
+        """Decide how this pass is to be understood: followed, looked up, or by sizes alone."""
+        if self._batch is not None:
+            self._batch.enter(inputs)
+        else:
+            self._calls, self._uses, self._crossed, self._missed, self._unclear = {}, {}, [], {}, ""
+            if compiling or not follows() or not all(map(_has_values, self._givens(inputs))):
+                self._points, self._sizes = rows_of(inputs, self._point_axis), Sizes()
+                return
+            points = count(inputs, self._point_axis)
+            self._points = points or 0
+            if points is None:
+                self._unclear = "the inputs show none"
+            if self.book.wants(shapes := shapes_of(inputs)):
+                self.book.begin(shapes)
+                self._tracker = Tracker(self._root, self._unfollowed)
+                enter(self._tracker, inputs, points, self._point_axis)
+                self._tracker.__enter__()
+
+    def _givens(self, inputs: Any) -> Iterator[Tensor]:
+        """Tensors that show whether a pass has values: the inputs, and a weight."""
+        yield from tensors(inputs)
+        yield from islice(self._root.parameters(), 1)
 
     def _elsewhere(self) -> bool:
         """Whether the pass on record runs in another thread."""
@@ -161,6 +209,9 @@ class Taps:
             return  # it failed before it was entered
         if place.activation is not None:
             self._deaf -= 1
+        if place.output is not None and self._tracker is not None:
+            with self._tracker.quiet():
+                place.output.enter(self._tracker, output, place.path, self._points)
         if len(self._running) == 1:
             # A model may return None; after a failure its exception is being handled, which at the start was not.
             compiling = torch.compiler.is_compiling()
@@ -173,7 +224,36 @@ class Taps:
         self._running.clear()
         if not self._elsewhere():
             self._mode.__exit__(None, None, None)
+            if self._tracker is not None and not failed:
+                with self._tracker.quiet():
+                    self._note_paths(output)
+            if self._tracker is not None and self._batch is None:
+                self._tracker.__exit__(None, None, None)
+                self._tracker = None
         self.watcher.end(output)
+
+    def _note_paths(self, output: Any) -> None:
+        """Which taps lie on every path to the output."""
+        assert self._tracker is not None
+        if isinstance(output, Tensor):
+            self.output = read(self._tracker.owners(output), output, self._points)
+        found = [(t, o) for t in tensors(output) if (o := self._tracker.owners(t)).data]
+        if not found:
+            return
+        common = reduce(int.__and__, (o.crossed for _, o in found))
+        self.through = frozenset(key[2].name for k, key in enumerate(self._crossed) if common >> k & 1)
+        by_point = [o.behind for t, o in found if o.of_points(t)]
+        reached = reduce(int.__or__, by_point, self._tracker.families.fed)
+        for k, (base, number, entry, sure) in enumerate(self._crossed):
+            if not sure and not reached >> k & 1:
+                self._set_aside(base, number, entry)
+
+    def _set_aside(self, base: str, number: int, entry: Entry) -> None:
+        """What meets no weights again and leaves the model only in a mean over points is no layer."""
+        self.book.note(base, number, entry._replace(layout=None))
+        self.aside.add(entry.name)
+        why = "seems to be part of a loss: it meets no weights again, and leaves the model only in a mean over points"
+        self.unseen[entry.name] = Unseen(entry.name, why, 0.0, counts=False)
 
     def _broken_off(self, place: Place) -> bool:
         """Whether the pass on record is over: an interrupt ended it, of which torch tells no hook."""
@@ -184,38 +264,129 @@ class Taps:
         return not _is_on_stack(self._outermost, times=1 + itself)
 
     def _see(self, z: Tensor, activation: Activation, *, inplace: bool, activate: Callable[[], Any]) -> Any:
-        name = self._name(activation)
-        if not self._asked_for(name):
-            self.passed_over[name] = None
+        base = self._base(activation)
+        number = self._calls[base] = self._calls.get(base, 0) + 1
+        tracker = self._tracker
+        if tracker is None:
+            return self._watched(self._looked_up(base, number, z), z, activation, inplace, activate)
+        with tracker.quiet():
+            owners = tracker.owners(z)
+            entry = self._found(base, number, z, owners)
+        if entry.layout is None:
             return activate()
-        tap = Tap(name, activation, self._units_of(name, z))
+        with tracker.quiet():
+            y = self._watched(entry, z, activation, inplace, activate)
+            self._cross(z if y is None else y, owners, (base, number, entry, owners.pure and entry.layout.units))
+        return y
+
+    def _of_points(self, seen: Seen) -> Seen:
+        """Of two tensors that may be the pre-activations, the one that points have a part in."""
+        if self._tracker is None or seen.other is None:
+            return seen
+        with self._tracker.quiet():
+            constant = not self._tracker.owners(seen.z).data
+        return seen._replace(z=seen.other) if constant else seen
+
+    def _watched(
+        self, entry: Entry, z: Tensor, activation: Activation, inplace: bool, activate: Callable[[], Any]
+    ) -> Any:
+        """Carry an activation out, under the watcher's eyes if it is a layer that was asked for."""
+        if entry.layout is None:
+            return activate()
+        if not self._asked_for(entry.name):
+            self.passed_over[entry.name] = None
+            return activate()
+        layout = entry.layout
+        if self._unit_axes:
+            layout = declared(self._unit_axes, entry.name, z, layout, self._warn)
+        tap = Tap(entry.name, activation, layout)
         self._deaf += 1  # what the watcher computes is not the model's
         try:
-            return self.watcher.watch(Call(tap, z, inplace, activate))
+            return self.watcher.watch(Call(tap, z, self._points, inplace, activate))
         finally:
             self._deaf -= 1
+
+    def _cross(self, y: Any, owners: Owners, key: tuple[str, int, Entry, bool]) -> None:
+        """The activation's result is its input's owners', and lies behind it."""
+        assert self._tracker is not None
+        if isinstance(y, Tensor) and y.ndim == owners.point.ndim:
+            bit = 1 << len(self._crossed)
+            self._tracker.enter(y, owners._replace(crossed=owners.crossed | bit, behind=owners.behind | bit))
+            self._tracker.cross()
+            self._crossed.append(key)
+
+    def _looked_up(self, base: str, number: int, z: Tensor) -> Entry:
+        """Name and layout of a call in a pass that is not followed: known from before, or told by sizes."""
+        known = self.book.find(base, number, z, self._points, self._trace)
+        if known is not None:
+            return known
+        name = base if number == 1 else f"{base}#{number}"
+        if self._sizes is not None:
+            return Entry(name, self._sizes.layout(z, self._points, self._point_axis), tuple(z.shape), ANY)
+        self.book.asked_again = True
+        return Entry(name, Layout.unknown(z, "it did not lie there in the passes before"), tuple(z.shape), ANY)
+
+    def _found(self, base: str, number: int, z: Tensor, owners: Owners) -> Entry:
+        """Name and layout of a call in a pass that is followed."""
+        assert self._tracker is not None
+        if not owners.data:
+            entry = Entry(base, None, tuple(z.shape), self._trace)
+        else:
+            layout = read(owners, z, self._points, self._tracker.family(owners), self._doubt())
+            entry = Entry(self._name(base, layout.made_by), layout, tuple(z.shape), self._trace)
+        self.book.note(base, number, entry)
+        return entry
+
+    def _doubt(self) -> str:
+        """Why no points can be told in this pass; empty where they can."""
+        if self._batch is not None and self._batch.doubtful:
+            return self._batch.why
+        return self._unclear
 
     def _asked_for(self, name: str) -> bool:
         return not self._layers or any(fnmatchcase(name, pattern) for pattern in self._layers)
 
-    def _name(self, activation: Activation) -> str:
-        path, is_activation, _ = self._running[-1]
-        name = path if is_activation else f"{path}.{activation.name}" if path else activation.name
-        self._uses[name] = self._uses.get(name, 0) + 1
-        return name if self._uses[name] == 1 else f"{name}#{self._uses[name]}"
+    def _base(self, activation: Activation) -> str:
+        path, is_activation = self._running[-1][:2]
+        return path if is_activation else f"{path}.{activation.name}" if path else activation.name
 
-    def _units_of(self, name: str, z: Tensor) -> int:
-        if name in self._unit_axes:
-            axis = self._unit_axes[name]
-            if not -z.ndim <= axis < z.ndim:
-                raise AliveError(
-                    f"unit_axes has axis {axis} for {name}, whose pre-activations are of shape {list(z.shape)}",
-                    f"Say an axis from {-z.ndim} to {z.ndim - 1}",
-                )
-            return axis
-        if z.ndim < 3 or self._unit_axis is None:
-            return -1 if z.ndim < 4 else 1
-        return self._unit_axis
+    def _name(self, base: str, made_by: str) -> str:
+        """A name for what these weights feed to this activation, the same in every pass."""
+        use = self._uses[base, made_by] = self._uses.get((base, made_by), 0) + 1
+        key = (base, made_by, use)
+        if key not in self._names:
+            taken = sum(known[0] == base for known in self._names)
+            self._names[key] = f"{base}#{taken + 1}" if taken else base
+        return self._names[key]
+
+    def _unfollowed(self, what: str) -> None:
+        """An operation that is one-sided ran, and no call of it was seen."""
+        if self._deaf:
+            return
+        path = self._running[-1].path if self._running else ""
+        name = f"{path}.{what}".lstrip(".")
+        number = self._missed[name] = self._missed.get(name, 0) + 1
+        name = name if number == 1 else f"{name}#{number}"
+        if name not in self.unseen and self._asked_for(name):
+            why = (
+                "chooses a few of many: who is never chosen is not counted"
+                if what == "topk"
+                else "lets one side through, and is spelled in a way that is not counted"
+            )
+            self.unseen[name] = Unseen(name, why, self._share(path))
+
+    def _share(self, path: str) -> float:
+        """The share of the model's parameters that lies in a part of it."""
+        whole = sum(p.numel() for p in self._root.parameters()) or 1
+        try:
+            return sum(p.numel() for p in self._root.get_submodule(path).parameters()) / whole
+        except AttributeError:
+            return 0.0
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text, stacklevel=3)
 
 
 class _Mode(TorchFunctionMode):
@@ -227,16 +398,27 @@ class _Mode(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.taps._deaf or not self.taps._running:
+        taps = self.taps
+        if taps._deaf or not taps._running:
             return func(*args, **kwargs)
         if func in UNIT_AXIS:
-            self.taps._unit_axis = UNIT_AXIS[func]
+            if taps._sizes is not None:
+                return taps._sizes.made(func, func(*args, **kwargs), UNIT_AXIS[func])
+            taps._trace = ANY if taps._trace == ANY or torch.compiler.is_compiling() else _next(taps._trace, func, args)
         elif func in READERS:
             seen = READERS[func](*args, **kwargs)
             if seen is not None and is_pre_activation(seen.z):
-                return self.taps._see(
-                    seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs)
-                )
+                seen = taps._of_points(seen) if seen.other is not None else seen
+                return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
+        elif func in MASKS and not torch.compiler.is_compiling():
+            seen = taps._masks.read(func, args, kwargs)
+            if seen is not None and seen.activation is LEARNED:
+                taps._unfollowed("mask")
+            elif seen is not None and is_pre_activation(seen.z):
+                return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
+            return taps._masks.note(func, args, kwargs, func(*args, **kwargs))
+        elif taps._sizes is not None:
+            taps._sizes.moved(func)
         return func(*args, **kwargs)
 
 
@@ -251,13 +433,23 @@ class _Hook:
 
 
 class _Enter(_Hook):
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> None:
-        self.taps._enter(self.place, module, (*args, *kwargs.values()) if kwargs else args)
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.taps._enter(self.place, module, args, kwargs)
 
 
 class _Leave(_Hook):
     def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self.taps._leave(self.place, output)
+
+
+def _has_values(t: Tensor) -> bool:
+    return not t.is_meta and not isinstance(t, FakeTensor)
+
+
+def _next(trace: int, func: Any, args: tuple[Any, ...]) -> int:
+    """The trace after one more weighted operation: which, and with which parameter."""
+    weight = args[1] if len(args) > 1 else None
+    return hash((trace, func, id(weight) if type(weight) is nn.Parameter else 0))
 
 
 def _idle(*args: Any) -> None:

@@ -17,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from ...diagnosis import batches
+from ...diagnosis.modes import Modes
 from ...functional import Activation
 from ...functional.separation import canonical
 from ...nn.farkas.plain import Guaranteed
@@ -127,9 +128,9 @@ class Trace(TorchFunctionMode):
             if made.source is None or made.source.dropped:
                 return
             layer, norm = made.source, made.path
-        z = canonical(call.z.detach(), call.tap.unit_axis, 0)  # [N, C, ...]
-        top = z.transpose(0, 1).flatten(1).amax(1)
         module = self.root.get_submodule(layer.path)
+        z = canonical(call.z.detach(), -1 if isinstance(module, nn.Linear) else 1, 0)  # [N, C, ...]
+        top = z.transpose(0, 1).flatten(1).amax(1)
         self.pairs.setdefault(module, Pair(module, norm, call.tap.activation, call.tap.name, top, layer))
 
     def findings(self) -> Iterator[tuple[str, Pair | str]]:
@@ -167,16 +168,15 @@ def traced(root: nn.Module, example: Any, layers: Sequence[str], forward: Callab
     """Run the example through the model in eval mode, and leave the model as it was."""
     trace = Trace(root)
     taps = Taps(root, trace, layers=layers)
-    training = {module: module.training for module in root.modules()}
+    modes = Modes(root)
     device = next((p.device for p in root.parameters()), torch.device("cpu"))
     try:
-        root.eval()
+        modes.evaluate()
         with trace:
             batches.run(root, batches.moved(example, device), 0, forward)
     finally:
         taps.remove()
-        for module, mode in training.items():
-            module.training = mode
+        modes.restore()
     if not trace.seen:
         raise without_activations(root, taps.passed_over)
     return trace

@@ -1,0 +1,282 @@
+"""Which forward passes a penalty is made of: those of this step, run here, with a graph to send it through.
+
+A pass is kept until penalty() reads it, or until it can no longer be read:
+
+* It was run inside something that has ended: a transform of torch.func, forward-mode differentiation, fake tensors, a
+  tracer. Its tensors are worth nothing outside. A penalty() inside the same reads it; one further in leaves it alone.
+* backward() has been through it and freed its graph, as when a generator is trained through a watched discriminator.
+  torch tells so in two ways. The node of a Function, such as the one that ReLU and slacks share or that of a compiled
+  model, refuses to show what it saved once that is freed. Slacks measured beside an activation lie off the way that
+  backward takes, so a hook waits on the way, at the node of the pre-activations, and asks when it is called whether
+  this backward keeps the graph (retain_graph, create_graph). What other nodes saved is not looked at: showing it may
+  run a checkpointed part again. The first and the last layer are enough: backward ends at the parameters, behind the
+  first, unless it was told to end at some features, and then it came by the last. Where it did neither (one of three
+  towers), torch itself refuses to send the penalty.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses import FakeTensor
+from torch.autograd import forward_ad, functional
+from torch.fx import _symbolic_trace
+
+from ..errors import AliveError
+from ..functional import Slacks, fused, ranks
+
+ENDED, SENT, TRACED, HOLLOW = "ended", "sent", "traced", "hollow"
+LOST = {
+    ENDED: (
+        "what the forward pass since the last penalty() ran inside of (a transform of torch.func, forward-mode "
+        "differentiation, make_fx, FakeTensorMode) has ended, and the pass with it",
+        "Call penalty() in there too, in the function that calls the model",
+    ),
+    SENT: (
+        "backward() has been through the forward pass since the last penalty() and freed its graph",
+        "Add penalty() to the loss before backward(), or keep the graph: backward(retain_graph=True)",
+    ),
+    TRACED: (
+        "the forward pass since the last penalty() was exported or traced, which is no step of training",
+        "Call the attached model once more, with a batch, for each penalty()",
+    ),
+    HOLLOW: (
+        "the forward pass since the last penalty() was on tensors without values, and the model's parameters have some",
+        "Call the attached model once more, with a batch, for each penalty()",
+    ),
+}
+with torch.inference_mode(False):
+    NOTHING = torch.empty(0)
+WHOLE = (torch.func.linearize, functional.jacobian, functional.hessian, functional.vjp, functional.jvp)
+WHOLE_CODE = {id(function.__code__) for function in (*WHOLE, functional.vhp, functional.hvp)}
+ON_THE_WAY = fused._ReluSlacks._backward_cls  # the node of ReLU and slacks together, which backward goes through
+_is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
+
+
+class Inside(NamedTuple):
+    """What a pass runs inside of. Each token lives as long as its transform, or its level of forward-mode AD."""
+
+    transforms: tuple[Tensor, ...] = ()
+    duals: tuple[Tensor, ...] = ()
+    modes: tuple[weakref.ref[Any], ...] = ()
+    calls: tuple[FrameType, ...] = ()
+
+    @classmethod
+    def here(cls) -> Inside:
+        """What runs now; a compiled model runs where it is called from, and sees none of it."""
+        if not _depth():
+            return cls()
+        transforms = tuple(torch._C._functorch._wrap_for_grad(NOTHING, level) for level in _levels())
+        is_dual = forward_ad._current_level >= 0 and not transforms
+        duals = (forward_ad.make_dual(NOTHING, NOTHING),) if is_dual else ()
+        return cls(transforms, duals, tuple(map(weakref.ref, _modes())), tuple(_calls()))
+
+    @property
+    def depth(self) -> int:
+        """How many things these are."""
+        return sum(map(len, self))
+
+    @property
+    def lives(self) -> bool:
+        """Whether all of it still runs."""
+        return (
+            all(torch._C._functorch.maybe_get_level(token) > 0 for token in self.transforms)
+            and all(forward_ad.unpack_dual(token, level=0).tangent is not None for token in self.duals)
+            and all(any(mode() is running for running in _modes()) for mode in self.modes)
+            and (not self.calls or set(self.calls) <= set(_calls()))
+        )
+
+
+class Sent:
+    """Hears of backward going through a pass; holds nothing of the pass, which holds it."""
+
+    def __init__(self) -> None:
+        self.freed = False
+
+    def __call__(self, gradients: Any) -> None:
+        """Backward goes through a layer of the pass."""
+        if not torch.compiler.is_compiling():
+            self.freed = self.freed or not torch._C._autograd._get_current_graph_task_keep_graph()
+
+
+class Pass(NamedTuple):
+    """What one forward pass measured, what it ran inside of, who hears of its backward, and outputs if asked for."""
+
+    slacks: list[Slacks]
+    parts: list[ranks.Part]
+    inside: Inside
+    sent: Sent
+    outputs: list[Tensor]
+
+    def nodes(self) -> Iterator[Any]:
+        """The nodes that measured the first and the last layer."""
+        measured = [next(iter(slacks.values())) for slacks in self.slacks if slacks]
+        measured = measured or [part.ends for part in self.parts]
+        sendable = [s for s in measured if s.requires_grad]
+        yield from (s.grad_fn for s in (*sendable[:1], *sendable[1:][-1:]))
+
+    def loss(self) -> str:
+        """Why it can no longer be read; empty where it can."""
+        if not self.inside.lives:
+            return ENDED
+        if not self.inside.depth and (self.sent.freed or any(map(_is_freed, self.nodes()))):
+            return SENT
+        return ""
+
+    def is_hollow(self) -> bool:
+        """Whether some layer has no values."""
+        return any(s.is_meta or isinstance(s, FakeTensor) for slacks in self.slacks for s in slacks.values())
+
+
+class Passes:
+    """The forward passes that no penalty() has read."""
+
+    def __init__(self) -> None:
+        self.kept: tuple[Pass, ...] = ()  # never changed in place: a compiler would let tensors of a transform escape
+        self.run = _unrecorded()  # the one that began last
+        self.idle = self.was_idle = False  # whether passes came that need no record, in eval mode or under no_grad
+        self.lost = ""  # why the last one was lost that was
+        self.hears = False  # whether the backward of this one concerns us
+        self.way: tuple[Any, ...] = ()  # and where it passes the first and the last layer
+
+    def begin(self, *, trains: bool) -> bool:
+        """A pass begins; whether to record it."""
+        self.run, self.was_idle, self.hears = _unrecorded(), self.idle, False
+        if _in_backward():  # a checkpointed part, run again
+            return False
+        self._drop()
+        if _is_traced():
+            self.lost = TRACED
+            return False
+        if not trains:
+            self.idle = True
+            return False
+        self.run = Pass([], [], Inside.here(), Sent(), [])
+        self.kept = (*self.kept, self.run)
+        self.hears = not self.run.inside.depth
+        return True
+
+    def hear(self, z: Tensor, slacks: Slacks) -> None:
+        """A layer was measured: note where backward will pass, if its slacks lie off the way."""
+        if torch.compiler.is_compiling() or not self.hears:  # a part may be compiled by itself
+            return
+        measured = next(iter(slacks.values()), None)
+        on_the_way = measured is not None and isinstance(measured.grad_fn, ON_THE_WAY)
+        if not on_the_way and z.grad_fn is not None:
+            self.way = (*self.way[:1], z.grad_fn)
+
+    def end(self, outputs: Sequence[Tensor]) -> None:
+        """The pass has ended: from now on, hear of its backward."""
+        for node in self.way:
+            node.register_prehook(self.run.sent)
+        self.run.outputs.extend(outputs)
+        self.run, self.way = _unrecorded(), ()
+
+    def forget(self) -> None:
+        """The pass has failed."""
+        self.kept, self.idle = tuple(run for run in self.kept if run is not self.run), self.was_idle
+        self.run, self.way = _unrecorded(), ()
+
+    def read(self, model: nn.Module) -> tuple[list[Pass], str]:
+        """The passes to be read here, which are forgotten, and what is to be told of one that was lost."""
+        self._drop()
+        depth = _depth()
+        mine = [run for run in self.kept if run.inside.depth == depth]
+        if not depth and any(run.is_hollow() for run in mine) and not _is_hollow(model):
+            mine, self.lost = [run for run in mine if not run.is_hollow()], HOLLOW
+        idle, lost = self.idle, self.lost
+        self.kept = tuple(run for run in self.kept if run.inside.depth < depth)
+        self.idle, self.lost = False, ""
+        if not mine and not idle:
+            raise _nothing(lost)
+        return mine, ". ".join(LOST[SENT]) if lost == SENT and not mine else ""
+
+    def _drop(self) -> None:
+        """Let go of what can no longer be read."""
+        if torch.compiler.is_compiling() or not self.kept:
+            return
+        losses = [run.loss() for run in self.kept]
+        self.lost = next(filter(None, reversed(losses)), self.lost)
+        self.kept = tuple(run for run, loss in zip(self.kept, losses, strict=True) if not loss)
+
+
+def _unrecorded() -> Pass:
+    return Pass([], [], Inside(), Sent(), [])
+
+
+def _nothing(lost: str) -> AliveError:
+    if lost:
+        return AliveError(*LOST[lost])
+    return AliveError(
+        "penalty() found no forward pass since the last call",
+        "Call the attached model first, model(x) and not a method of it, once for each penalty(); a compiled "
+        "model must be attached before its first call (or call torch._dynamo.reset() after attaching)",
+    )
+
+
+def _is_freed(node: Any) -> bool:
+    """Whether backward has freed what the node of a Function saved; of torch's own nodes we do not ask."""
+    try:
+        getattr(node, "_raw_saved_tensors", None)
+    except RuntimeError:
+        return True
+    return False
+
+
+def _is_hollow(model: nn.Module) -> bool:
+    """Whether the model itself has parameters without values."""
+    return any(p.is_meta or isinstance(p, FakeTensor) for p in model.parameters())
+
+
+def _levels() -> list[int]:
+    """The transforms of torch.func around us."""
+    return [transform.level() for transform in torch._C._functorch.get_interpreter_stack() or ()]
+
+
+def _modes() -> list[Any]:
+    """The fake tensors and the tracer around us."""
+    keys = torch._C._TorchDispatchModeKey
+    found = (torch._C._get_dispatch_mode(key) for key in (keys.FAKE, keys.PROXY))
+    return [mode for mode in found if mode is not None]
+
+
+def _depth() -> int:
+    """How many things run around us."""
+    if torch.compiler.is_compiling():
+        return 0
+    levels = len(_levels()) if torch._C._functorch.peek_interpreter_stack() is not None else 0
+    modes = len(_modes()) if torch._C._len_torch_dispatch_stack() else 0
+    return (levels or forward_ad._current_level >= 0) + modes + len(_calls())
+
+
+def _calls() -> list[FrameType]:
+    """The calls around us that differentiate a function as a whole, and call it for no other reason."""
+    frame: FrameType | None = sys._getframe()
+    found = []
+    while frame is not None:
+        if id(frame.f_code) in WHOLE_CODE:
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def _is_traced() -> bool:
+    """Whether the model is exported or traced as a whole, so that what runs is no step of training."""
+    if _is_exporting():
+        return True
+    if torch.compiler.is_compiling():
+        return False
+    keys = torch._C._TorchDispatchModeKey
+    if torch._C._get_tracing_state() is not None or torch._ops._get_dispatch_mode_pre_dispatch(keys.PROXY) is not None:
+        return True
+    return _symbolic_trace._is_fx_tracing_flag and not _modes()
+
+
+def _in_backward() -> bool:
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

@@ -1,0 +1,75 @@
+"""What taps tell: where, on what, and what was missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from torch import Tensor, nn
+
+from ..functional.activations import Activation
+from ..provenance import Layout
+from .declared import Output
+from .kinds import HANDMADE
+
+
+class Tap(NamedTuple):
+    """A place where pre-activations meet a one-sided activation."""
+
+    name: str
+    activation: Activation
+    layout: Layout
+
+
+class Call(NamedTuple):
+    """An activation about to happen: where, on what, in a batch of how many points, whether in place, and how."""
+
+    tap: Tap
+    z: Tensor
+    points: int
+    inplace: bool
+    activate: Callable[[], Any]
+
+
+class Watcher(Protocol):
+    """Whoever looks at the pre-activations."""
+
+    def begin(self) -> None:
+        """An outermost forward pass begins."""
+
+    def watch(self, call: Call) -> Any:
+        """Look at the call and carry it out; returns what the activation returns."""
+
+    def end(self, output: Any) -> None:
+        """The outermost forward pass has ended; output is None when it failed, of which `Taps.failed` tells."""
+
+
+class Place(NamedTuple):
+    """A module among the others: its path, whether it is an activation by itself, and which one it is known to be."""
+
+    path: str
+    is_activation: bool
+    activation: Activation | None
+    output: Output | None
+
+    @classmethod
+    def of(
+        cls, path: str, module: nn.Module, activations: Mapping[type, Activation], outputs: Mapping[type, Output]
+    ) -> Place:
+        """What is known of a module: with neither children nor parameters, it is the activation that it calls."""
+        kind = type(module)
+        activation = activations.get(kind) or HANDMADE.get(f"{kind.__module__}.{kind.__qualname__}")
+        alone = bool(path) and not module._modules and not module._parameters
+        return cls(path, alone, activation, outputs.get(kind))
+
+
+class Unseen(NamedTuple):
+    """A one-sided operation that was noticed and is not counted: where, why, and its share of the parameters.
+
+    `counts` says that units may be missing from the count because of it.
+    """
+
+    name: str
+    why: str
+    share: float
+    counts: bool = True
