@@ -69,7 +69,7 @@ def test_the_way_to_run_a_batch_can_be_said_and_sees_the_batch_as_it_came() -> N
 def test_a_batch_may_take_several_passes() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
     found = census(model, [X], forward=lambda model, batch: (model(batch), model(-batch)))
-    assert [layer.name for layer in found.layers] == ["1", "1'"]
+    assert [layer.name for layer in found.layers] == ["1", "1#2"]
     assert found.points.total == 10
 
 

@@ -112,9 +112,11 @@ def test_memory_does_not_grow_with_the_data() -> None:
 
 def test_the_watcher_keeps_extremes_and_not_activations() -> None:
     from alive.diagnosis.census import _Counter
+    from alive.provenance import Grid, Layout
     from alive.taps import Tap
 
-    counter = _Counter(0, False)
+    counter = _Counter(False)
     counter.expect(50)
-    counter.watch(Call(Tap("a", Activation("relu"), 1), torch.randn(50, 4, 8, 8), False, lambda: None))
+    tap = Tap("a", Activation("relu"), Layout(Grid(4, (0,), (1,), 4)))
+    counter.watch(Call(tap, torch.randn(50, 4, 8, 8), 50, False, lambda: None))
     assert sum(t.numel() for t in counter.seen["a"] if isinstance(t, Tensor)) == 4 + 4 + 50

@@ -30,7 +30,7 @@ def test_rows_folded_into_the_batch_are_told_apart() -> None:
     assert found.died_at.tolist() == [0, ALIVE]
 
 
-def test_points_that_cannot_be_told_apart_are_not_counted() -> None:
+def test_points_that_cannot_be_told_apart_are_unknown() -> None:
     class Pooled(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -40,11 +40,12 @@ def test_points_that_cannot_be_told_apart_are_not_counted() -> None:
             return F.relu(self.layer(x.sum(0, keepdim=True)))
 
     found = census(Pooled(), torch.randn(5, 3), keep_points=True)
-    assert found["relu"].points == Tally()
+    assert found["relu"].points == Tally(unknown=5)
     assert found["relu"].units.total == 4
-    assert found.points == Tally(nonlinear=5)
-    assert found.to_dict()["layers"][0]["points"] is None
-    assert "·" in str(found)
+    assert found.points == Tally(unknown=5)
+    assert found.to_dict()["layers"][0]["points"]["unknown"] == 5
+    assert found["relu"].unknown == ("points: its values are of several points at once",)
+    assert "unknown" in str(found)
 
 
 def test_points_may_lie_on_the_second_axis() -> None:
