@@ -1,0 +1,499 @@
+"""The brute force: states, penalty and gradient from layouts laid out by hand, and what alive makes of the same model.
+
+Shares no code with what it judges. A verdict is *right*, *told* (alive says that it does not know, and all that it does
+say is true), *silent* (wrong without a word) or *crash*.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from case import Case, Layer
+from notebook import run
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+import alive
+from alive.errors import AliveError
+
+STATES = ("dead", "linear", "nonlinear", "broken")
+RANK = {"right": 0, "told": 1, "silent": 2, "crash": 3}
+SEED = 12
+
+Ends = dict[Any, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What alive made of one beast."""
+
+    name: str
+    kind: str
+    census: str
+    penalty: str
+    untouched: bool
+    why: str
+
+
+class Found(NamedTuple):
+    """A judgement on one question, and its grounds."""
+
+    verdict: str
+    why: str = ""
+
+
+def judge(case: Case) -> Verdict:
+    """Census, penalty, gradient and the model afterwards, against the layouts of the case."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        usual = _usual_warnings(case)
+        counted, changed = _judge_census(case, usual)
+        penalty, changed_by_penalty = _judge_penalty(case, usual)
+    touched = [*changed, *changed_by_penalty]
+    why = [f"census: {counted.why}" * bool(counted.why), f"penalty: {penalty.why}" * bool(penalty.why), *touched]
+    return Verdict(case.name, case.kind, counted.verdict, penalty.verdict, not touched, "\n".join(filter(None, why)))
+
+
+# Models and batches
+
+
+def fresh(case: Case) -> tuple[nn.Module, list[Any]]:
+    """The model of a case and its batches, the same at every call."""
+    model, data = _made(case)
+    return model, [data] if isinstance(data, Tensor) else list(data)
+
+
+def _made(case: Case) -> tuple[nn.Module, Any]:
+    torch.manual_seed(SEED)
+    return case.make()
+
+
+def _usual_warnings(case: Case) -> set[str]:
+    """What the model warns of by itself."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for mode in (True, False):
+            model, batches = fresh(case)
+            model.train(mode)
+            for batch in batches:
+                _run(case, model, batch)
+    return {str(w.message) for w in said}
+
+
+def _run(case: Case, model: nn.Module, batch: Any) -> Any:
+    return run(model, batch) if case.forward is None else case.forward(model, batch)
+
+
+# The truth: states
+
+
+class Truth(NamedTuple):
+    """One layer: the ends of every unit, and of every (batch, point)."""
+
+    units: Ends
+    points: Ends
+    cutoff: float
+    ceiling: float
+
+    def states(self, ends: Ends) -> dict[Any, str]:
+        """The state of each."""
+        return {key: state(*pair, self.cutoff, self.ceiling) for key, pair in ends.items()}
+
+
+def state(top: float, bottom: float, cutoff: float, ceiling: float) -> str:
+    """The state of whatever has these extremes."""
+    if not (math.isfinite(top) and math.isfinite(bottom)):
+        return "broken"
+    if top <= cutoff or bottom >= ceiling:
+        return "dead"
+    return "linear" if bottom > cutoff and top <= ceiling else "nonlinear"
+
+
+def groups(z: Tensor, ids: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """The entries of each id, one after the other; entries of −1 are nobody's."""
+    ids = ids.expand_as(z).reshape(-1)
+    flat = z.reshape(-1)
+    for key in ids.unique().tolist():
+        if key >= 0:
+            yield key, flat[ids == key]
+
+
+def ends(z: Tensor, ids: Tensor) -> Ends:
+    """Largest and smallest entry of each id."""
+    return {key: (part.amax().item(), part.amin().item()) for key, part in groups(z.detach(), ids)}
+
+
+def wider(a: Ends, b: Ends) -> Ends:
+    """The ends over both."""
+    both = dict(a)
+    for key, (top, bottom) in b.items():
+        if key in both:
+            top, bottom = max(top, both[key][0]), min(bottom, both[key][1])
+        both[key] = (top, bottom)
+    return both
+
+
+def truths(batches: Sequence[Sequence[Layer]]) -> list[Truth]:
+    """The layers over all batches; those of one name are one, and those without a name go by their place."""
+    merged: dict[str, Truth] = {}
+    for number, layers in enumerate(batches):
+        for place, layer in enumerate(layers):
+            name = layer.name or f"place {place}"
+            points = {(number, point): pair for point, pair in ends(layer.z, layer.point).items()}
+            units = ends(layer.z, layer.unit)
+            old = merged.get(name, Truth({}, {}, layer.cutoff, layer.ceiling))
+            merged[name] = old._replace(units=wider(old.units, units), points=wider(old.points, points))
+    return list(merged.values())
+
+
+def overall(layers: Sequence[Truth]) -> dict[Any, str]:
+    """The state of each point over all layers."""
+    by_point: dict[Any, list[str]] = {}
+    for layer in layers:
+        for point, found in layer.states(layer.points).items():
+            by_point.setdefault(point, []).append(found)
+    return {point: _over_layers(found) for point, found in by_point.items()}
+
+
+def _over_layers(found: Sequence[str]) -> str:
+    for fatal in ("broken", "dead"):
+        if fatal in found:
+            return fatal
+    return "linear" if all(one == "linear" for one in found) else "nonlinear"
+
+
+# The census
+
+
+def _judge_census(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
+    model, data = _made(case)
+    before = snapshot(model)
+    census, found = None, Found("right")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            census = alive.census(model, data, keep_points=True, forward=case.forward, **case.options)
+        except Exception as error:
+            found = _refused(error)
+    changed = [f"census changed {what}" for what in differences(before, snapshot(model))]
+    if census is None:
+        return found, changed
+    warned = [text for w in said if (text := str(w.message)) not in usual]
+    return _best(_read(census, true_layers(case, truth), warned) for truth in _readings(case)), changed
+
+
+def _read(census: Any, layers: list[Truth], warned: list[str]) -> Found:
+    """As `_compared`; a census that cannot be read is a crash."""
+    try:
+        return _compared(census, layers, warned)
+    except Exception as error:
+        return Found("crash", f"{type(error).__name__}: {error}")
+
+
+def _readings(case: Case) -> tuple[Callable[..., list[Layer]], ...]:
+    return (case.truth, *case.others)
+
+
+def _best(found: Iterator[Found]) -> Found:
+    return min(found, key=lambda one: RANK[one.verdict])
+
+
+def _refused(error: Exception) -> Found:
+    """AliveError is an answer, unless it only hands on what alive itself did to a model that runs."""
+    text = f"{type(error).__name__}: {error}"
+    handed_on = error.__cause__ is not None and not isinstance(error.__cause__, AliveError)
+    return Found("told" if isinstance(error, AliveError) and not handed_on else "crash", text)
+
+
+def true_layers(case: Case, truth: Callable[..., list[Layer]] | None = None) -> list[Truth]:
+    """The layers of a case in eval mode, over all its batches, in its first reading or another."""
+    truth = truth or case.truth
+    model, batches = fresh(case)
+    model.eval()
+    return truths([truth(model, batch) for batch in batches])
+
+
+def _compared(census: Any, layers: list[Truth], warned: list[str]) -> Found:
+    """Whether all that the census says is true, and whether it says all."""
+    is_old = not hasattr(census, "unseen")
+    told = [f"warned: {text}" for text in warned] if is_old else [f"unseen: {one}" for one in census.unseen]
+    fits = [[_layer_fits(found, layer, is_old) for layer in layers] for found in census.layers]
+    pairs = _matched(fits)
+    missing = [layer for j, layer in enumerate(layers) if j not in pairs.values()]
+    found = [_found_layer(one, fits[i][pairs[i]] if i in pairs else "") for i, one in enumerate(census.layers)]
+    found += [_not_found(layer, is_told=len(missing) <= len(told)) for layer in missing]
+    found += [_over_all(census, layers, missing if told else []), *(Found("told", text) for text in told)]
+    if all(one.verdict == "right" for one in found):
+        found.append(_deaths(census, layers, pairs))
+    return Found(
+        max((one.verdict for one in found), key=RANK.__getitem__), "; ".join(one.why for one in found if one.why)
+    )
+
+
+def _found_layer(one: Any, fit: str) -> Found:
+    """On a layer of the census: it fits a true one, says nothing, or is wrong."""
+    if fit == "told":
+        return Found("told", f"{one.name}: {getattr(one, 'unknown', '') or 'points not told'}")
+    said = f"{one.name} is no layer of the truth: units {_short(one.units)}, points {_short(one.points)}"
+    return Found("right") if fit else Found("told" if _says_nothing(one) else "silent", said)
+
+
+def _not_found(layer: Truth, *, is_told: bool) -> Found:
+    """On a true layer that the census does not have."""
+    states = f"units {_tally(layer.states(layer.units))}, points {_tally(layer.states(layer.points))}"
+    return Found("told" if is_told else "silent", f"not found: {states}")
+
+
+def _over_all(census: Any, layers: list[Truth], excused: list[Truth]) -> Found:
+    """On the points over all layers, with or without those that are told as not seen."""
+    seen = [layer for layer in layers if not any(layer is one for one in excused)]
+    fits = [_tally_fits(census.points, Counter(overall(some).values())) or "silent" for some in (layers, seen)]
+    why = f"points overall {_short(census.points)}, true {dict(Counter(overall(layers).values()))}"
+    return Found("right") if "right" in fits else Found(min(fits, key=RANK.__getitem__), why)
+
+
+def _deaths(census: Any, layers: list[Truth], pairs: dict[int, int]) -> Found:
+    """On the layers in which points died first; of one batch, whose points count from 0."""
+    points = sorted({point for layer in layers for point in layer.points})
+    if points != [(0, number) for number in range(len(points))]:
+        return Found("right")
+    in_order = [layers[pairs[i]] for i in range(len(census.layers))]
+    dead = [{point for point, found in layer.states(layer.points).items() if found == "dead"} for layer in in_order]
+    died_at = [next((i for i, gone in enumerate(dead) if point in gone), -1) for point in points]
+    firsts = [died_at.count(i) for i in range(len(dead))]
+    said = [layer.first_deaths for layer in census.layers]
+    same = said == firsts and census.died_at.tolist() == died_at
+    why = f"died_at {census.died_at.tolist()}, true {died_at}; first deaths {said}, true {firsts}"
+    return Found("right") if same else Found("silent", why)
+
+
+def _matched(fits: list[list[str]]) -> dict[int, int]:
+    """Which census layer is which true one: the best match, in which only those that fit are together."""
+    if not fits or not fits[0]:
+        return {}
+    cost = [
+        [{"right": 0, "told": 1}.get(fit, 1000) + 0.001 * (i != j) for j, fit in enumerate(row)]
+        for i, row in enumerate(fits)
+    ]
+    return {int(i): int(j) for i, j in zip(*linear_sum_assignment(cost), strict=True) if fits[i][j]}
+
+
+def _layer_fits(found: Any, layer: Truth, is_old: bool) -> str:
+    units = _tally_fits(found.units, Counter(layer.states(layer.units).values()))
+    if units == "right" and not _same_ends(found, layer):
+        units = ""
+    if is_old and not sum(found.points):
+        points = "told" if layer.points else "right"  # the old way to say so
+    else:
+        points = _tally_fits(found.points, Counter(layer.states(layer.points).values()))
+    return max((units, points), key=RANK.__getitem__) if units and points else ""
+
+
+def _tally_fits(tally: Any, true: Counter[str]) -> str:
+    """right, told (some are unknown, and the others are not too many), or empty."""
+    unknown = getattr(tally, "unknown", 0)
+    counts = [getattr(tally, name) for name in STATES]
+    if not unknown:
+        return "right" if counts == [true[name] for name in STATES] else ""
+    complete = not sum(counts) or sum(counts) + unknown == true.total()
+    return "told" if complete and all(n <= true[name] for n, name in zip(counts, STATES, strict=True)) else ""
+
+
+def _same_ends(found: Any, layer: Truth) -> bool:
+    """Whether the units have the true extremes, in whatever order: a count may be right by chance."""
+    mine = torch.tensor(list(layer.units.values()), dtype=torch.float64).view(-1, 2)
+    theirs = torch.stack([found.top, found.bottom], -1).double().view(-1, 2)
+    theirs = theirs[(theirs[:, 0] != -torch.inf) | (theirs[:, 1] != torch.inf)]  # units that no point met
+    if mine.shape != theirs.shape:
+        return False
+    mine, theirs = (x.nan_to_num(nan=7e7, posinf=8e7, neginf=-8e7) for x in (mine, theirs))
+    mine, theirs = (x[(x @ x.new_tensor([1.0, 0.618])).argsort()] for x in (mine, theirs))
+    return torch.allclose(mine, theirs, rtol=1e-3, atol=1e-3)
+
+
+def _says_nothing(found: Any) -> bool:
+    counted = [getattr(tally, name) for tally in (found.units, found.points) for name in STATES]
+    return getattr(found.units, "unknown", 0) > 0 and not any(counted)
+
+
+def _tally(states: dict[Any, str]) -> dict[str, int]:
+    return dict(Counter(states.values()))
+
+
+def _short(tally: Any) -> dict[str, int]:
+    return {name: number for name, number in tally._asdict().items() if number}
+
+
+# The penalty
+
+
+class Term(NamedTuple):
+    """What one layer adds to the penalty by its units or its points, and to the gradient of every parameter."""
+
+    what: str
+    value: float
+    gradient: Tensor
+
+
+def slack(part: Tensor) -> Tensor:
+    """By how much a unit or a point, of which these are all entries, misses its margins."""
+    return 0.5 * torch.relu(1 - part.amax()) + 0.5 * torch.relu(1 + part.amin())
+
+
+def terms(model: nn.Module, layers: Sequence[Layer]) -> list[Term]:
+    """The penalty by layers and axes. One entry alone has no slack."""
+    found = []
+    for number, layer in enumerate(layers):
+        z = layer.z.to(torch.promote_types(layer.z.dtype, torch.float32)) - layer.cutoff
+        for axis, ids in (("units", layer.unit), ("points", layer.point)):
+            squares = [slack(part).square() for _, part in groups(z, ids) if part.numel() > 1]
+            if squares:
+                total = torch.stack(squares).sum()
+                found.append(Term(f"{axis} of layer {number}", total.item(), _gradient(total, model)))
+    return found
+
+
+def _gradient(total: Tensor, model: nn.Module) -> Tensor:
+    """The gradient of a scalar by all parameters, as one vector."""
+    model.zero_grad()
+    if total.requires_grad:
+        total.backward(retain_graph=True)
+    return _gradient_of(model)
+
+
+def _gradient_of(model: nn.Module) -> Tensor:
+    """What lies in the gradients of all trained parameters, as one vector; they are empty afterwards."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    found = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.detach().flatten() for p in trained]
+    model.zero_grad()
+    return torch.cat([torch.zeros(0), *found])
+
+
+def _judge_penalty(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
+    plain = _step(case, nullcontext)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        step = _step(case, lambda model: alive.Jumpstart(model, weight=1.0, mode="UP", **case.options))
+    warned = [text for w in said if (text := str(w.message)) not in usual]
+    if step.error is not None:
+        return _refused(step.error), [f"the penalty left {key}" for key in _different(plain, step) if "hook" in key]
+    changed = [f"the penalty changed {key}" for key in _different(plain, step)]
+    if not torch.allclose(step.output, plain.output, rtol=1e-4, atol=1e-5):
+        changed.append("the penalty changed the output")
+    measured = Term("measured", step.penalty, step.gradient - plain.gradient)
+    return _best(_explained(measured, _penalty_terms(case, truth), warned) for truth in _readings(case)), changed
+
+
+class Step(NamedTuple):
+    """One step of training: what came out, and the model afterwards."""
+
+    penalty: float
+    output: Tensor
+    gradient: Tensor
+    after: dict[str, Any]
+    error: Exception | None = None
+
+
+def _step(case: Case, attached: Callable[[nn.Module], Any]) -> Step:
+    model, batches = fresh(case)
+    model.train()
+    penalty, output, error, value = torch.zeros(()), torch.zeros(()), None, 0.0
+    try:
+        with attached(model) as keep:
+            output = sum((_total(_run(case, model, batch)) for batch in batches), output)
+            penalty = penalty if keep is None or keep is model else keep.penalty()
+            if (total := penalty + output).requires_grad:
+                total.backward()
+            value = penalty.item()
+    except Exception as raised:
+        error = raised
+    return Step(value, output.detach(), _gradient_of(model), snapshot(model), error)
+
+
+def _different(plain: Step, step: Step) -> list[str]:
+    return differences(plain.after, step.after)
+
+
+def _total(output: Any) -> Tensor:
+    """A scalar of everything that a model returns."""
+    floats = [x for x in tree_leaves(output) if isinstance(x, Tensor) and x.is_floating_point()]
+    return sum((x.float().sin().sum() for x in floats), torch.zeros(()))
+
+
+def _penalty_terms(case: Case, truth: Callable[..., list[Layer]]) -> list[Term]:
+    model, batches = fresh(case)
+    model.train()
+    return [term for batch in batches for term in terms(model, truth(model, batch))]
+
+
+def _explained(measured: Term, found: list[Term], warned: list[str]) -> Found:
+    """right if all terms are there; told if some are left out, with a warning."""
+    if _is_sum(measured, found):
+        return Found("right")
+    true = sum(t.value for t in found)
+    same = math.isclose(true, measured.value, rel_tol=1e-4)
+    why = f"value {measured.value:.6g}, true {true:.6g}{', with another gradient' * same}"
+    told = bool(warned) and any(_is_sum(measured, some) for some in _left(measured, found))
+    return Found("told" if told else "silent", "; ".join([why, *warned]))
+
+
+def _left(measured: Term, found: list[Term]) -> Iterator[Sequence[Term]]:
+    """Which terms may be those that were measured: the best fit first, then, where they are few, any."""
+    if found:
+        columns = torch.stack([_as_vector(term) for term in found], 1)
+        shares = torch.linalg.lstsq(columns, _as_vector(measured)[:, None], driver="gelsd").solution[:, 0]
+        yield [term for term, share in zip(found, shares.tolist(), strict=True) if share > 0.5]
+    for number in range(len(found)) if len(found) <= 12 else ():
+        yield from itertools.combinations(found, number)
+
+
+def _as_vector(term: Term) -> Tensor:
+    return torch.cat([torch.tensor([term.value]), term.gradient]).double()
+
+
+def _is_sum(measured: Term, found: Sequence[Term]) -> bool:
+    value = sum(t.value for t in found)
+    if not math.isclose(value, measured.value, rel_tol=1e-5, abs_tol=1e-5):
+        return False
+    gradient = sum((t.gradient for t in found), torch.zeros_like(measured.gradient))
+    scale = max(1.0, gradient.abs().max().item() if gradient.numel() else 0.0)
+    return torch.allclose(gradient, measured.gradient, rtol=1e-4, atol=1e-5 * scale)
+
+
+# The model afterwards
+
+
+def snapshot(model: nn.Module) -> dict[str, Any]:
+    """All of a model that nobody may change: values, gradients, modes and hooks."""
+    seen: dict[str, Any] = {"grad mode": torch.is_grad_enabled(), "generator": torch.get_rng_state()}
+    for name, p in model.named_parameters(remove_duplicate=False):
+        seen[f"value of {name}"] = p.detach().clone()
+        seen[f"gradient of {name}"] = None if p.grad is None else p.grad.clone()
+        seen[f"requires_grad of {name}"] = p.requires_grad
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        seen[f"buffer {name}"] = buffer.detach().clone()
+    for name, module in model.named_modules(remove_duplicate=False):
+        seen[f"training of {name}"] = module.training
+        hooks = {key: value for key, value in vars(module).items() if "hook" in key and isinstance(value, dict)}
+        seen |= {f"{key} of {name}": len(value) for key, value in hooks.items()}
+    return seen
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What is not as it was."""
+    return [key for key in before.keys() | after.keys() if not _same(before.get(key), after.get(key))]
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and torch.allclose(a.float(), b.float(), rtol=1e-5, atol=1e-6, equal_nan=True)
+    return type(a) is type(b) and a == b
