@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,7 @@ def figures(rounds: int) -> Iterator[Figure]:
     tenth = len(sizes) // 10
     yield Figure(
         f"memory growth of a census, bytes a point, {POINTS // 10:,} to {POINTS:,} points",
-        (max(sizes[tenth:]) - max(sizes[: tenth + 1])) / (POINTS - POINTS // 10),
+        (median(sizes[-tenth:]) - median(sizes[:tenth])) / (POINTS - POINTS // 10),
         GROWTH,
     )
     x = torch.randn(BATCH, 8, generator=torch.Generator().manual_seed(0))
