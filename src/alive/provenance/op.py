@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .owners import Owners, constant, lost, nobody, together
+from .owners import Owners, constant, lost, together
 
 Results = Owners | Sequence[Owners | None]
 
@@ -69,10 +69,6 @@ class Op:
     def made(self, point: Tensor, unit: Tensor, *operands: Owners, **more: Any) -> Owners:
         """The owners of a result, with what it has in common with its operands."""
         return Owners(point, unit, **{**together(operands), **more})
-
-    def without_units(self, like: Tensor) -> Tensor:
-        """No units, in the rank of another."""
-        return nobody(like.ndim)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
