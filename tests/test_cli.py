@@ -43,12 +43,6 @@ def neighbour():
 def wrong_shape():
     return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
 
-class Pair(nn.Linear):
-    def __init__(self):
-        super().__init__(2, 1)
-    def forward(self, x):
-        return super().forward(x).relu(), 3
-
 no_relu = nn.Linear(2, 1)
 needs_more = nn.Linear
 no_model = 7
@@ -115,13 +109,14 @@ def test_fail_on_sets_the_exit_code(alive, own, limit, code):
         (["census", "5x4", "--weights", "none.safetensors"], "none.safetensors"),
         (["census", "no_such_module:make"], "cannot import 'no_such_module'"),
         (["census", "OWN:make_modl"], "did you mean 'make_model'"),
-        (["census", "OWN:needs_more"], "without arguments"),
+        (["census", "OWN:needs_more"], "without arguments: it needs in_features, out_features. Add --arg in_features="),
         (["census", "OWN:fails"], "failed with RuntimeError: first line second line (OWN.py, line "),
         (["census", "OWN:wrong_type"], "failed with TypeError: unsupported operand"),
         (["census", "OWN:make_model", "--data", "OWN:fails"], "calling OWN:fails failed"),
-        (["census", "OWN.py:make_model"], "Write OWN:make_model"),
-        (["census", "./OWN.py:make_model"], "is no name of a module"),
-        (["census", ":"], "is no name of a module"),
+        (["census", "OWN.py"], "Write OWN.py:make_model"),
+        (["census", "./OWN"], "expected depth x width"),
+        (["census", "a-b:make_model"], "is no name of a module"),
+        (["census", ":"], "names nothing in a module"),
         (["census", "OWN:make_model", "--init", "mirrored"], "--init and --batch-norm are for networks by depth"),
         (["preflight", "OWN:make_model", "--batch-norm"], "--init and --batch-norm are for networks by depth"),
         (["census", "5x4", "--seed", "-1"], "seed must be a whole number"),
@@ -139,8 +134,8 @@ def test_fail_on_sets_the_exit_code(alive, own, limit, code):
         (["train", "5x4", "--csv", "."], "cannot write .: it is a folder"),
         (["train", "5x4", "--checkpoint", ""], "cannot write .: it is a folder"),
         (["train", "5x4", "--tensorboard", "OWN.py"], "cannot write OWN.py"),
-        (["train", "OWN:wrong_shape"], "could not run on points [85, 2]"),
-        (["train", "OWN:Pair"], "gave a tuple, not logits"),
+        (["train", "OWN:wrong_shape", "--data", "moons"], "could not run on points [85, 2]"),
+        (["census", "OWN:wrong_shape", "--data", "moons"], "could not run on batch 0 with inputs [85, 2]"),
         (["census", "5x4", "--html", "."], "cannot write .: it is a folder"),
         (["bench", "penalty", "--rounds", "0"], "Invalid value for '--rounds'"),
         (["census", "OWN:no_model"], "not a torch.nn.Module"),
@@ -218,7 +213,7 @@ def test_a_locale_without_our_signs_still_gets_its_table(tmp_path):
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = run_in_shell("alive census 5x4", tmp_path, **plain)
     assert done.returncode == 0
-    assert "hidden.0.relu" in done.stdout
+    assert "hidden.0" in done.stdout
     assert "What to do" in done.stdout
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
+import numpy as np
 import pytest
 import torch
+from matplotlib.text import Text
+from rich.console import Console
 
 from alive import census, demo
 from alive.data import moons
 from alive.nn import Rectangular
+from alive.report import Panel
+from alive.report.save import save_figure
 from alive.train import task_loss
 
 
@@ -79,3 +86,67 @@ def test_relu_stays_at_chance_and_sep_up_does_not(tmp_path):
     assert sep.method == "Sep-UP"
     assert sep.trained >= 8
     assert sep.best_train[0] > 0.8
+
+
+# The pictures and the table explain themselves.
+
+
+def test_one_seed_is_worded_for_one_and_the_table_says_what_the_names_mean():
+    outcomes = [demo.train_one(demo.Job(method, seed=10, epochs=1)) for method in demo.METHODS[:2]]
+    said = " ".join(printed(demo.table(demo.summarise(outcomes))).split())
+    assert "one seed" in said
+    assert "mean" not in said
+    assert "0 of 1" not in said
+    assert "Sep-UP: with the penalty on units and points" in said
+    two = [*outcomes, demo.train_one(demo.Job(demo.METHODS[0], seed=11, epochs=1))]
+    assert "mean ± standard deviation over 2 seeds" in " ".join(printed(demo.table(demo.summarise(two))).split())
+
+
+def printed(table):
+    console = Console(file=StringIO(), width=120, color_system=None)
+    console.print(table)
+    return console.file.getvalue()
+
+
+def words_of(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def test_the_pictures_name_network_data_seed_and_methods(tmp_path, monkeypatch):
+    drawn = {}
+
+    def keep(figure, path, **_):
+        drawn[path.name] = words_of(figure)
+        save_figure(figure, path)
+
+    monkeypatch.setattr("alive.report.moons.save_figure", keep)
+    outcomes = [demo.train_one(demo.Job(method, seed=10, epochs=2)) for method in demo.METHODS]
+    demo.write(outcomes, tmp_path)
+    assert set(drawn) == {"decision-maps.png", "alive-over-time.png"}
+    for words in drawn.values():
+        said = "\n".join(words)
+        for word in ("50 hidden layers of 4 ReLU units", "MOONS, 85 training points", "2 epochs", "seed 10"):
+            assert word in said
+        for method in demo.METHODS:
+            assert method.note in words
+            assert any(text.startswith(method.name) for text in words)
+        for name in ("Sep-U, Sep-P, Sep-UP", "dead unit", "dead point", "mirrored start"):
+            assert name in said
+    one = sum(
+        bool((o.panel.probability > 0.5).all() or (o.panel.probability <= 0.5).all()) for o in outcomes
+    )  # plain ReLU among them
+    assert one >= 1
+    assert drawn["decision-maps.png"].count("one answer everywhere") == one
+
+
+def panel(probability):
+    none = np.zeros(1)
+    return Panel("x", probability, (0, 1, 0, 1), np.zeros(1, np.int64), none, none, none, none)
+
+
+def test_an_empty_map_says_why():
+    split = np.array([[0.2, 0.7]])
+    assert panel(split).answer == ""
+    assert panel(np.full((2, 2), 0.48)).answer == "one answer everywhere"
+    assert panel(np.array([[0.6, 0.9]])).answer == "one answer everywhere"
+    assert panel(np.array([[0.6, np.nan]])).answer == "not a number"

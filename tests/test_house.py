@@ -68,7 +68,7 @@ def test_the_readme_tree_names_every_file():
 def test_imports_point_downward():
     linter = Path(sys.executable).with_name("lint-imports")
     if not linter.exists():
-        pytest.skip("import-linter is not installed; pip install 'alive[dev]'")
+        pytest.skip("import-linter is not installed; pip install '.[dev]'")
     done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -9,9 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
-from .errors import AliveError
+from .errors import AliveError, near
 
 if TYPE_CHECKING:
+    from . import data as data
+    from . import diagnosis as diagnosis
+    from . import functional as functional
+    from . import nn as nn
+    from . import penalties as penalties
+    from . import surgery as surgery
+    from . import taps as taps
+    from . import theory as theory
+    from . import train as train
     from .diagnosis import Census, census
     from .penalties import Jumpstart, Schedule
     from .taps import Taps
@@ -23,11 +32,19 @@ _HOME = {
     "Taps": "taps",
     "census": "diagnosis",
 }
+_ROOMS = ("data", "diagnosis", "functional", "nn", "penalties", "surgery", "taps", "theory", "train")
 
-__all__ = ["AliveError", "Census", "Jumpstart", "Schedule", "Taps", "__version__", "census"]
+__all__ = ["AliveError", "Census", "Jumpstart", "Schedule", "Taps", "__version__", "census"]  # `import *` keeps your nn
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'alive' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    if name in _ROOMS:
+        return import_module(f".{name}", __name__)
+    if name in _HOME:
+        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    hint = "" if name.startswith("_") else f": {near(name, __dir__())}"
+    raise AttributeError(f"module 'alive' has no attribute {name!r}{hint}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_ROOMS])

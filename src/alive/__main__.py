@@ -1,6 +1,43 @@
-"""`python -m alive` is `alive`."""
+"""`python -m alive` is `alive`: the command line, and before anything else is loaded an answer to Ctrl-C."""
 
-from .cli import main
+from __future__ import annotations
+
+import os
+import sys
+
+from .interrupts import CODE, Interrupts
+
+
+def main() -> None:
+    """Run the command line; whatever a press of Ctrl-C broke, the answer is one line."""
+    interrupts = Interrupts()
+    interrupts.listen()
+    _open_what_is_closed()
+    try:
+        from .cli import main as run
+
+        interrupts.work()
+        run()
+    except SystemExit:
+        raise
+    except BaseException:
+        if interrupts.pressed is None:
+            raise
+        print("alive: interrupted", file=sys.stderr)
+        raise SystemExit(CODE) from None
+    finally:
+        interrupts.end()
+
+
+def _open_what_is_closed() -> None:
+    """Started without stdin, stdout or stderr, speak into nothing; else the next file opened would be taken for one."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+
 
 if __name__ == "__main__":
     main()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class AliveError(ValueError):
@@ -11,7 +14,7 @@ class AliveError(ValueError):
 
     def __init__(self, cause: str, cure: str = "") -> None:
         self.cause, self.cure = cause, cure
-        super().__init__(f"{cause}. {cure}." if cure else f"{cause}.")
+        super().__init__(f"{cause}. {cure}{'' if cure.endswith('?') else '.'}" if cure else f"{cause}.")
 
     def __reduce__(self) -> tuple[type[AliveError], tuple[str, str]]:
         return type(self), (self.cause, self.cure)
@@ -41,3 +44,26 @@ def expect(faults: Iterable[tuple[bool, str]]) -> None:
     said = [text for holds, text in faults if not holds]
     if said:
         raise AliveError("; ".join(said))
+
+
+_NOT_OWN = (
+    str(Path(__file__).parent),
+    *(str(Path(place).resolve() / "lib") for place in (sys.prefix, sys.base_prefix)),
+)
+
+
+def fault(doing: str, error: BaseException) -> AliveError:
+    """A fault in the user's own code, with the last line of it that ran; one of ours stays as it is."""
+    if isinstance(error, AliveError):
+        return error
+    said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".: ")
+    return AliveError(f"{doing} failed with {said}{own_line(error)}", "Correct that, and try again")
+
+
+def own_line(error: BaseException) -> str:
+    """File and line of the last call in the user's own code, in brackets; nothing if there is none, or it is said."""
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    own = [(Path(file), line) for file, line in frames if not file.startswith(("<", *_NOT_OWN))]
+    if isinstance(error, SyntaxError) or not own:
+        return ""
+    return f" ({own[-1][0].name}, line {own[-1][1]})"

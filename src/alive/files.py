@@ -45,7 +45,7 @@ def unwritable(path: Path, error: OSError) -> AliveError:
     return AliveError(f"cannot write {path}: {error.strerror}", cure)
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CHOOSE = "Choose a folder that exists and can be written"
 
 

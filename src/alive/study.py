@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count, product
 from pathlib import Path
 
 from rich.table import Table
+from rich.text import Text
 
 from .errors import AliveError, expect, expect_one_of
-from .experiments import EXPERIMENTS
+from .experiments import EXPERIMENTS, Cell, Experiment
 from .experiments.recorded import Book, Made
+from .experiments.spec import SCALES
 from .files import expect_writable
 from .report.evidence import PAGE, write_evidence
 from .report.ledger import Source, book_of
@@ -19,6 +23,7 @@ from .report.page import Part, judge, write_report
 from .run import Bar, Run, Store, run, run_on_ray
 
 ENGINES = ("local", "ray")
+OWN = "Show your own in Python: alive.study.report(store, folder, experiments=[yours])"
 COLOURS = {"reproduced": "green", "differs": "red", "not run": "dim"}
 
 
@@ -47,6 +52,7 @@ def reproduce(
     for name in names:
         cells = EXPERIMENTS[name].cells(scale, seeds=seeds, architecture=architecture)
         with Store(path) as store:
+            store.check()
             store.ask(Run(name, scale, architecture, seeds))
             if engine == "ray":
                 run_on_ray(cells, store, address=address, threads=threads, bar=Bar())
@@ -55,15 +61,22 @@ def reproduce(
             yield Part(EXPERIMENTS[name], scale, architecture, seeds, store.rows(cells), len(cells))
 
 
-def report(path: Path, folder: Path) -> list[Path]:
-    """Draw and write all that was asked for, as far as it is done; returns the files."""
+def report(path: Path, folder: Path, *, experiments: Sequence[Experiment] = ()) -> list[Path]:
+    """Draw and write all that was asked for, as far as it is done; returns the files.
+
+    `experiments` are one's own, of which alive knows nothing: as many seeds of each as the store holds.
+    """
     if folder.is_dir():
         expect_writable(folder / "index.html")
-    with Store(path, create=False) as store:
-        parts = [_part(store, asked) for asked in store.runs() if asked.experiment in EXPERIMENTS]
-        if not parts:
+    with _opened(path) as store:
+        known = [_part(store, asked) for asked in store.runs() if asked.experiment in EXPERIMENTS]
+        parts = known + [part for experiment in experiments for part in _own_parts(store, experiment)]
+        others = _others(store, parts)
+        if not parts and not others:
             raise AliveError(f"the store {path} is empty", "Run `alive reproduce 001-T1` first")
-        return write_report(parts, store.made_on(), folder)
+        if not parts:
+            raise AliveError(f"{path} holds {others}", OWN)
+        return write_report(parts, store.made_on(), folder, note=others and f"{path.name} also holds {others}. {OWN}.")
 
 
 def evidence(paths: Sequence[Path], folder: Path) -> Path:
@@ -84,17 +97,20 @@ def record(paths: Sequence[Path], file: Path) -> Book:
 def listing(path: Path) -> Table:
     """All experiments, and how much of what was asked for is done."""
     parts: dict[str, list[str]] = {}
+    others = ""
     if path.exists():
-        with Store(path, create=False) as store:
+        with _opened(path) as store:
             for asked in store.runs():
                 if asked.experiment in EXPERIMENTS:
                     parts.setdefault(asked.experiment, []).append(_state(store, asked))
+            others = _others(store, [_part(store, asked) for asked in store.runs() if asked.experiment in EXPERIMENTS])
     grid = Table(header_style="bold", pad_edge=False)
     for column in ("experiment", "what", "networks\nquick / paper", "done"):
         grid.add_column(column)
     for name, experiment in EXPERIMENTS.items():
         sizes = " / ".join(str(len(experiment.cells(scale))) for scale in ("quick", "paper"))
         grid.add_row(name, experiment.title, sizes, "\n".join(parts.get(name, ["[dim]not run[/]"])))
+    grid.caption = others and Text(f"{path} also holds {others}")
     return grid
 
 
@@ -111,6 +127,43 @@ def table(part: Part) -> Table:
     return grid
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[Store]:
+    """A store to be read, checked in full: of a damaged one no number is shown."""
+    with Store(path, create=False) as store:
+        store.check()
+        yield store
+
+
+def _others(store: Store, parts: Sequence[Part]) -> str:
+    """What a store holds beside these parts, in words; nothing if that is nothing."""
+    shown = {row.cell.key for part in parts for row in part.rows}
+    methods = store.holds(but=shown)
+    if not methods:
+        return ""
+    total = sum(methods.values())
+    kinds = ", ".join(f"{number} {method}" for method, number in sorted(methods.items()))
+    named = sorted({asked.experiment for asked in store.runs()} - {part.experiment.name for part in parts})
+    strange = f" (it has runs of {', '.join(named)}, of which alive knows nothing)" if named else ""
+    return f"{total} network{'s' * (total > 1)} ({kinds}) that `alive reproduce` did not ask for{strange}"
+
+
+def _own_parts(store: Store, experiment: Experiment) -> list[Part]:
+    """What a store holds of one's own experiment: of each scale and architecture all seeds up to the last begun."""
+    parts, shown = [], set[str]()
+    for scale, architecture in product(SCALES, experiment.architectures):
+        cells: list[Cell] = []
+        for seeds in count(1):
+            more = experiment.cells(scale, seeds=seeds, architecture=architecture)
+            if not store.finished(cell.key for cell in more[len(cells) :]):
+                break
+            cells = more
+        if {cell.key for cell in cells} - shown:  # scales may be alike
+            shown |= {cell.key for cell in cells}
+            parts.append(Part(experiment, scale, architecture, seeds - 1, store.rows(cells), len(cells)))
+    return parts
+
+
 def _part(store: Store, asked: Run) -> Part:
     experiment = EXPERIMENTS[asked.experiment]
     cells = experiment.cells(asked.scale, seeds=asked.seeds, architecture=asked.architecture)
@@ -121,7 +174,7 @@ def _sources(paths: Sequence[Path]) -> list[Source]:
     """All that was asked for in the stores; of what is half done also the most seeds that are complete."""
     sources = []
     for path in paths:
-        with Store(path, create=False) as store:
+        with _opened(path) as store:
             for asked in store.runs():
                 parts = _parts(store, asked) if asked.experiment in EXPERIMENTS else []
                 sources += [Source.of(part, _made(store, part)) for part in parts]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import io
 import lzma
+import random
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -244,3 +246,59 @@ def test_every_known_set_is_described_in_full(known: ImageSet) -> None:
     for file in known.files:
         assert len(bytes.fromhex(file.sha256)) == 32
         assert all(mirror.startswith("http") and file.name in mirror for mirror in file.mirrors)
+
+
+def package(kind: str, shelf: Path) -> bytes:
+    """A whole package of the set, or one of its files."""
+    return {
+        "set.tgz": lambda: gzip.compress(tar("package", zipped=False)),
+        "set.tar": lambda: tar("package", zipped=True),
+        "set.tar.xz": lambda: lzma.compress(tar("package", zipped=True)),
+        "set.tar.bz2": lambda: bz2.compress(tar("package", zipped=True)),
+        "set.deb": deb,
+        "t10k-images-idx3-ubyte.gz": (shelf / "t10k-images-idx3-ubyte.gz").read_bytes,
+    }[kind]()
+
+
+@pytest.mark.law
+@pytest.mark.parametrize(
+    "kind", ["set.tgz", "set.tar", "set.tar.xz", "set.tar.bz2", "set.deb", "t10k-images-idx3-ubyte.gz"]
+)
+def test_a_broken_package_is_said_in_one_sentence_or_gives_the_right_data(
+    kind: str, shelf: Path, tmp_path: Path
+) -> None:
+    """Cut short, emptied, replaced, or with a byte flipped anywhere: never a traceback, several lines or wrong data."""
+    whole, chance = package(kind, shelf), random.Random(0)
+    broken = [whole[: len(whole) * part // 10] for part in range(10)]
+    broken += [b"some text\n", bytes(2000), whole[:100] + bytes(4000), AR_WITHOUT_DATA, AR_WITH_TEXT_FOR_A_SIZE]
+    for _ in range(60):
+        at = chance.randrange(len(whole))
+        broken.append(whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :])
+    refused = []
+    source = shelf / kind
+    for number, content in enumerate(broken):
+        into = tmp_path / f"into{number}"
+        source.write_bytes(content)
+        try:
+            get("mnist", source, into=into)
+            expect_there(into / "mnist")
+        except AliveError as error:
+            refused.append(str(error))
+            assert not into.exists() or not [path for path in into.rglob("*") if path.is_file()]
+    assert len(refused) >= 14, "all that was cut or replaced"
+    assert not [said for said in refused if "\n" in said or str(source) not in said or ".incoming" in said]
+
+
+HEADER = f"{'data.tar.xz':<16}{0:<12}{0:<6}{0:<6}{100644:<8}"
+AR_WITHOUT_DATA = b"!<arch>\n" + HEADER.replace("data", "none").encode() + b"2         `\nab"
+AR_WITH_TEXT_FOR_A_SIZE = b"!<arch>\n" + HEADER.encode() + b"much      `\nab"
+
+
+def test_a_package_of_another_kind_is_named_so(tmp_path: Path) -> None:
+    (tmp_path / "set.tgz").write_text("<html>404</html>")
+    with pytest.raises(AliveError) as caught:
+        get("mnist", tmp_path / "set.tgz")
+    assert str(caught.value) == (
+        f"cannot read {tmp_path}/set.tgz as a package (no archive that tarfile can open): it is damaged, or of another "
+        "kind. Get it again, or give a folder, a .tgz or a .deb that is whole."
+    )

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from planted import Dense, planted, same
 from torch import Tensor, nn
 from torch.overrides import _len_torch_function_stack
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from alive.diagnosis import census
+from alive.data import tensors
+from alive.diagnosis import batches, census
 from alive.errors import AliveError
 
 X = torch.randn(10, 3)
@@ -141,6 +143,213 @@ class Embedded(nn.Module):
 RELU = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
 
 
+class Join(nn.Module):
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return F.relu(a + b)
+
+
+class Optional(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
+        return F.relu(x * (1.0 if mask is None else mask.unsqueeze(-1)) * scale)
+
+
+class Failing(Dataset[Tensor]):
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, number: int) -> Tensor:
+        return X[number] if number < 3 else {}[number]
+
+
+class Frame:
+    """What of a data frame of pandas is read."""
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self.held = columns
+        self.columns = list(columns)
+        self.dtypes = [np.asarray(column).dtype for column in columns.values()]
+
+    def __getitem__(self, name: str) -> Any:
+        return Column(np.asarray(self.held[name]))
+
+    def drop(self, columns: list[str]) -> Frame:
+        return Frame({name: column for name, column in self.held.items() if name not in columns})
+
+    def to_numpy(self, dtype: str) -> Any:
+        return np.stack([np.asarray(column, dtype) for column in self.held.values()], 1)
+
+
+class Column(np.ndarray):
+    def __new__(cls, array: Any) -> Column:
+        return array.view(cls)
+
+    def to_numpy(self) -> Any:
+        return np.asarray(self)
+
+
+class Rows(Dataset[Any]):
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+    def __len__(self) -> int:
+        return len(X)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.item(number)
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return iter(zip(X, Y, strict=True))
+
+
+NUMPY = X.numpy().astype(np.float64)
+SETS: dict[str, Any] = {
+    "array": NUMPY,
+    "pair of arrays": (NUMPY, np.arange(10)),
+    "lists": NUMPY.tolist(),
+    "pair of lists": (NUMPY.tolist(), list(range(10))),
+    "Fortran order": np.asfortranarray(NUMPY),
+    "big endian": NUMPY.astype(">f8"),
+    "backwards": NUMPY[::-1][::-1],
+    "whole mapping": {"x": X},
+    "whole mapping with labels": {"x": NUMPY, "labels": np.arange(10)},
+    "one input of any name": {"pixels": X, "label": Y},
+    "mapping and targets": ({"x": X}, Y),
+    "real targets": (X, torch.randn(10, 2, 5)),
+    "targets like inputs": (X, X + 1),
+    "the inputs as targets": (X, X),
+    "loader of targets like inputs": DataLoader(TensorDataset(X, X + 1), batch_size=3),
+    "three parts": (X, Y, torch.ones(10)),
+    "halves": X.split(5),
+    "alone in a tuple": (X,),
+    "record": tensors(X, torch.arange(10) % 2),
+    "TensorDataset": TensorDataset(X, Y),
+    "Subset": Subset(TensorDataset(X, Y), range(10)),
+    "items: tuples": Rows(lambda k: (NUMPY[k], k)),
+    "items: mappings": Rows(lambda k: {"x": X[k], "y": k}),
+    "items: tensors": Rows(lambda k: X[k]),
+    "items: lists": Rows(lambda k: X[k].tolist()),
+    "items: named tuples": Rows(lambda k: Pair(X[k], k)),
+    "list of examples": [(X[k], k) for k in range(10)],
+    "list of records": [{"x": NUMPY[k], "label": k} for k in range(10)],
+    "stream of examples": Stream(),
+    "list of arrays": [NUMPY[:4], NUMPY[4:]],
+    "iterator of pairs of arrays": [(NUMPY[:4], np.arange(4)), (NUMPY[4:], np.arange(6))],
+    "generator": (X[k : k + 5] for k in (0, 5)),
+    "data frame": Frame({name: NUMPY[:, k] for k, name in enumerate("abc")}),
+    "data frame with a target": Frame({"label": np.arange(10), **{n: NUMPY[:, k] for k, n in enumerate("abc")}}),
+}
+
+
+@pytest.mark.parametrize("data", SETS.values(), ids=SETS.keys())
+def test_more_that_people_call_data_gives_the_same_census(data: Any) -> None:
+    model = planted(Dense, 1)
+    same(census(model, data, keep_points=True), census(model, X, keep_points=True))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (X, X.flip(0)),
+        (X, X.flip(0), Y),
+        ((X, X.flip(0)), Y),
+        {"b": X.flip(0), "a": X},
+        {"a": X, "b": X.flip(0), "labels": Y},
+        [(X[:4], X.flip(0)[:4]), (X[4:], X.flip(0)[4:])],
+        [((X, X.flip(0)), Y)],
+        DataLoader(TensorDataset(X, X.flip(0), Y), batch_size=3),
+        Rows(lambda k: {"a": X[k], "b": X[9 - k], "y": k}),
+        (NUMPY, NUMPY[::-1]),
+    ],
+)
+def test_two_inputs_however_they_come(data: Any) -> None:
+    found = census(Join(), data)
+    z = X + X.flip(0)
+    assert found.points == (
+        int((z <= 0).all(1).sum()),
+        int((z > 0).all(1).sum()),
+        int(((z > 0).any(1) & (z <= 0).any(1)).sum()),
+        0,
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ([(X, Y, Y)], r"not clear which of the 3 parts of a batch forward\(x, mask=..., scale=...\) reads"),
+        ([(X, torch.ones(10, 3))], "not clear which of the 2 parts"),
+        ([((X, Y), Y)], "not clear how .* reads a batch whose inputs are 2 parts"),
+    ],
+)
+def test_what_may_be_input_or_target_is_asked_for(data: Any, said: str) -> None:
+    with pytest.raises(AliveError, match=said) as caught:
+        census(Optional(), data)
+    assert "mappings with the names" in caught.value.cure
+
+
+def test_real_targets_are_no_mask() -> None:
+    assert census(Optional(), [(X, torch.randn(10, 3))]).points.total == 10
+    assert census(Optional(), [(X, Y)]).points.total == 10
+
+
+def test_token_ids_stay_whole_numbers() -> None:
+    model = Embedded()
+    ids = torch.tensor([[0, 1], [2, 3], [1, 1]])
+    truth = census(model, ids)
+    for kind in (np.int16, np.int32, np.int64, np.uint16, np.uint32):
+        same(census(model, ids.numpy().astype(kind)), truth)
+    same(census(model, {"x": ids.tolist()}), truth)
+    same(census(model, (ids.numpy(), np.zeros(3))), truth)
+
+
+def test_arrays_come_in_the_precision_of_the_model() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).double()
+    assert census(model, X.numpy()).points == census(model, X.double()).points
+    half = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).bfloat16()
+    assert census(half, NUMPY).points == census(half, X.bfloat16()).points
+
+
+@pytest.mark.parametrize(
+    ("batch", "targets"),
+    [
+        ((X, Y), Y),
+        ([X, Y], Y),
+        ({"x": X, "labels": Y}, Y),
+        ({"x": X, "y": Y}, Y),
+        (X, None),
+        ({"x": X}, None),
+        ([X], None),
+        (((X, X), Y), Y),
+    ],
+)
+def test_targets_can_be_reached(batch: Any, targets: Any) -> None:
+    assert batches.targets(batch) is targets
+    assert batches.targets(batch, nn.Identity()) is targets
+
+
+def test_targets_stand_behind_all_inputs() -> None:
+    assert batches.targets((X, X, Y), Join()) is Y
+    assert batches.targets((X, Y, X), nn.Identity()) is Y
+    assert batches.inputs((X, Y), nn.Identity()) is X
+    assert batches.inputs({"a": X, "b": X, "y": Y}, Join()).keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [X, (X, Y), {"x": X}, DataLoader(TensorDataset(X, Y), batch_size=4, shuffle=True), Rows(lambda k: X[k])],
+)
+def test_a_sample_is_drawn_of_the_whole_and_kept_in_order(data: Any) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    form, words = batches.sample(data, model, 6, seed=5)
+    kept = torch.randperm(10, generator=torch.Generator().manual_seed(5))[:6].sort().values
+    seen = torch.cat([next(batches.tensors(batch)) for batch in form])
+    assert torch.equal(seen, X[kept])
+    assert words == "6 of 10 points, drawn at random with seed 5"
+    assert batches.sample(data, model, 10, seed=5)[1] == ""
+
+
 @pytest.mark.parametrize(
     ("model", "data", "said"),
     [
@@ -153,11 +362,11 @@ RELU = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
         (RELU, torch.randn(5, 7), r"could not run on batch 0 with inputs \[5, 7\]: .*Check the shapes"),
         (RELU, [X, torch.randn(2, 9)], "could not run on batch 1"),
         (RELU, torch.ones(5, 3, dtype=torch.long), "could not run on batch 0"),
-        (RELU, [{"wrong": X}], "unexpected keyword argument 'wrong'"),
-        (RELU, {"x": X}, r"got dict.*put a single batch in a list"),
-        (RELU, "data.csv", "got str"),
-        (RELU, 3, "got int"),
-        (RELU, TensorDataset(X, Y), "got TensorDataset.*DataLoader"),
+        (RELU, [{"wrong": X, "more": X}], "has wrong, more, and forward.. takes input and needs input.*forward="),
+        (RELU, {"x": X, "idx": Y}, "has x, idx, and forward.. takes input"),
+        (RELU, "data.csv", "there is no file data.csv"),
+        (RELU, 3, "expected data, got int"),
+        (RELU, DataLoader, "expected data, got the class DataLoader"),
         (RELU, [["a", "b"]], "batch 0 holds no tensor"),
         (RELU, [None], r"batch 0 holds no tensor \(it is a NoneType\)"),
         (Embedded(), torch.full((2, 2), 9), r"could not run on batch 0 .*index out of range"),
@@ -165,8 +374,27 @@ RELU = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
         (nn.ReLU, X, "expected a torch.nn.Module, got type"),
         (nn.Sequential(nn.Linear(3, 4, device="meta"), nn.ReLU()), X, "lies on the meta device and has no values"),
         (RELU, [Batch(X)], r"batch 0 holds no tensor \(it is a Batch\).*say how to run it: forward="),
+        (RELU, {"x": X, "y": Y[:9]}, "different numbers of points: x 10, y 9.*one row a point"),
+        (RELU, {}, "the mapping is empty"),
+        (RELU, {"train": DataLoader(X)}, "'train' is a DataLoader.*choose a part"),
+        (RELU, (X, Y[:9]), r"10 inputs \[10, 3\] and targets \[9\]. Give as many"),
+        (RELU, [[1.0, 2.0], [3.0]], "rows of different lengths"),
+        (RELU, {"x": [[1.0, 2.0], [3.0]]}, "rows of different lengths. Pad rows"),
+        (RELU, np.array(["a", "b"]), "expected an array of numbers, got values of type <U1"),
+        (RELU, np.full((2, 3), 1e300), "too large for float32. Scale them"),
+        (RELU, np.ones((2, 3), int), "The inputs are int64, and the model computes with float32: give it x.float"),
+        (
+            RELU,
+            X.double(),
+            r"The inputs are float64, and the model computes with float32: give it x.to\(torch.float32\)",
+        ),
+        (Embedded(), X, r"The inputs are float32: if they are token ids .*x.long\(\)"),
+        (RELU, [(X[0], 1), (X[1, :2], 0)], "cannot be put together to a batch.*collate_fn"),
+        (RELU, Failing(), r"reading batch 0 of the data failed with KeyError: 3 \(test_census_data.py, line \d+\)"),
+        (Join(), X, "missing 1 required positional argument: 'b'"),
+        (Join(), [(X,)], r"forward\(\) needs 2 inputs \(a, b\), and a batch has 1"),
     ],
-    ids=range(21),
+    ids=range(36),
 )
 def test_what_cannot_be_counted_is_one_error_with_cause_and_cure(model: Any, data: Any, said: str) -> None:
     with pytest.raises(AliveError, match=said) as caught:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections import OrderedDict
+from dataclasses import replace
+from datetime import date
 from html.parser import HTMLParser
+from io import StringIO
+from itertools import pairwise
 
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from alive.diagnosis import Census, LayerCensus, Limit, Tally, census
 from alive.diagnosis.advice import advise
-from alive.diagnosis.render import LONG, page
+from alive.diagnosis.page import curves
+from alive.diagnosis.render import SCREENFUL, Origin, page, table, text
+from alive.diagnosis.rows import SEVERITIES, number, rows, worst_first
+from alive.diagnosis.signal import of_rows
 from alive.errors import AliveError
 from alive.functional import Activation
 
@@ -74,38 +84,184 @@ def text_of(html: str) -> str:
 @pytest.mark.parametrize("name", CASES)
 def test_every_census_renders_as_text_and_as_well_formed_html(name: str) -> None:
     found = CASES[name]
-    shown = [str(found), text_of(found._repr_html_()), text_of(page(found, "A title"))]
-    for text in shown:
+    whole = text_of(page(found, "A title"))
+    shown = [str(found), text_of(found._repr_html_()), whole.split("What the words mean")[0]]
+    for said in shown:
         for advice in advise(found):
-            assert advice.found in " ".join(text.split())
-        assert ("Every unit and every point is alive." in text) == (name in ("healthy", "not told apart"))
-        assert ("broken" in text) == (name == "broken")
+            assert advice.found in " ".join(said.split())
+        assert ("Every unit and every point is alive." in said) == (name in ("healthy", "not told apart"))
+        assert ("broken" in said) == (name == "broken")
     assert "A title" in shown[2]
 
 
+def printed(found: Census, width: int = 120, **how: bool) -> str:
+    console = Console(file=StringIO(), width=width, color_system=None)
+    console.print(table(found, **how))
+    said = console.file.getvalue()
+    assert max(map(len, said.splitlines())) <= width
+    return said
+
+
+def cells(said: str) -> dict[str, list[str]]:
+    """The words of each line of a table, by the first of them."""
+    return {row[0]: row[1:] for line in said.splitlines() if (row := line.split())}
+
+
+def headings(said: str) -> set[str]:
+    """The names of the columns: words of the second line, each with that above it, if any, which ends where it does."""
+    above, below = (
+        {match.end(): match[0] for match in re.finditer(r"\S+", line)} for line in said.split("──")[0].splitlines()[1:3]
+    )
+    return {f"{above.get(end, '')} {word}".strip() for end, word in below.items()}
+
+
 def test_text_has_a_row_for_each_layer_and_the_sums() -> None:
-    rows = [line.replace("│", " ").split() for line in str(CASES["dead"]).splitlines()]
-    cells = {row[0]: row[1:] for row in rows if row and row[0] in ("a", "b", "all")}
-    assert cells["a"] == ["1", "0", "1", "0", "0", "9"]
-    assert cells["b"] == ["2", "0", "0", "4", "0", "5", "4"]
-    assert cells["all"] == ["3", "0", "1", "4", "0", "5"]
+    found = cells(str(CASES["dead"]))
+    assert found["a"] == ["1", "0", "1", "0", "0", "9"]
+    assert found["b"] == ["2", "0", "0", "4", "0", "5", "4", "bends", "nothing"]
+    assert found["all"] == ["3", "0", "1", "4", "0", "5"]
 
 
-def test_a_long_model_shows_only_the_troubled_layers() -> None:
-    for text in (str(CASES["long"]), text_of(CASES["long"]._repr_html_())):
-        assert "layers.77" in text
-        assert "layers.76" not in text
-        assert "99 layers not shown" in text
-    for text in (str(CASES["long and all dead"]), text_of(CASES["long and all dead"]._repr_html_())):
-        assert f"{100 - LONG} layers not shown" in text
+# The worst first.
+
+SICK = {
+    "broken": layer("the broken", BROKEN, HEALTHY),
+    "all dead": layer("the all dead", DEAD, DEAD),
+    "no signal": replace(layer("the no signal", HEALTHY, HEALTHY), signal=of_rows(torch.ones(9, 2), resolution=1e-7)),
+    "bends nothing": layer("the bends nothing", DEAD, LINEAR),
+    "dead points": layer("the dead points", HEALTHY, points=Tally(dead=1, nonlinear=8), deaths=1),
+    "dead units": layer("the dead units", DEAD, HEALTHY),
+    "unknown": layer("the unknown", HEALTHY, points=Tally(unknown=9)),
+    "linear units": layer("the linear units", LINEAR, HEALTHY),
+    "healthy": layer("the healthy", HEALTHY),
+}
+APART = of_rows(torch.randn(9, 2, generator=torch.Generator().manual_seed(0)), resolution=1e-7)
+
+
+def test_layers_come_by_severity_then_by_share_then_in_order() -> None:
+    assert tuple(SICK) == SEVERITIES
+    more = (layer("more dead", DEAD, DEAD, HEALTHY), layer("as dead", HEALTHY, DEAD))
+    found = replace(of(*reversed(SICK.values()), *more), input=APART)
+    order = [row.label for row in worst_first(rows(found))]
+    named = [f"the {name}" for name in SEVERITIES]
+    assert order == [*named[:5], "more dead", "the dead units", "as dead", *named[6:]]
+    for row in rows(found)[:9]:
+        assert f"the {row.trouble}" == row.label
+    said = printed(found, 200)
+    at = [said.index(f" {name} ") for name in order]
+    assert at == sorted(at)
+    said = printed(found, 200, everything=True)
+    at = [said.index(f" {each.name} ") for each in found.layers]
+    assert at == sorted(at)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("long", "all healthy"), ("long and all dead", "none worse than these, 85 not")]
+)
+def test_a_long_model_shows_a_screenful_and_says_what_is_not_shown(name: str, how: str) -> None:
+    found = CASES[name]
+    said = printed(found)
+    assert sum(f"layers.{n} " in said for n in range(100)) == SCREENFUL
+    assert "layers.77 " in said or name != "long"
+    assert f"({100 - SCREENFUL} layers not shown, {how}" in said
+    assert "alive census --all" in said
+    assert "everything=True" in str(found)
+    for whole in (printed(found, everything=True), text(found, everything=True), text_of(found._repr_html_())):
+        assert all(f"layers.{n} " in whole for n in range(100))
+        assert "not shown" not in whole
+
+
+def deep(width: int = 16, depth: int = 30) -> Census:
+    hidden = [part for _ in range(depth) for part in (nn.Linear(width, width), nn.ReLU())]
+    model = nn.Sequential(OrderedDict((f"a_rather_long_name_{n}", part) for n, part in enumerate(hidden)))
+    return census(model, torch.randn(50, width), gradient=True)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+def test_at_any_width_nothing_is_cut_and_what_has_no_room_is_named(width: int) -> None:
+    found = deep()
+    said = printed(found, width)
+    assert "…" not in said
+    flat = "".join(said.split())
+    for row in worst_first(rows(found))[:SCREENFUL]:
+        assert "".join(row.label.split())[:12] in flat
+    named = set(re.findall(r"no room for: (.*?);", " ".join(said.split()))[0].split(", ")) if width < 200 else set()
+    heads = {"rank", "gradient", "spread", "linear units", "nonlinear points"}
+    for name in heads:
+        assert (name in named) != (name in headings(said)), f"{name} is shown or named, and not both"
+    assert all(word in said for word in ("merged", "vanished", "bends", "nothing"))
+    assert {"dead units", "dead points", "signal"} <= headings(said)
+
+
+def test_lines_are_a_column_or_below_the_labels_or_said_once() -> None:
+    layers = [replace(layer(f"l{n}", DEAD), label=f"fc.{n} → relu", where=f"net.py:{n}") for n in range(3)]
+    assert "fc.1 → relu net.py:1 " in re.sub(" +", " ", printed(of(*layers)))
+    assert "\n net.py:1 " in printed(of(*layers), 40)
+    alike = [replace(each, where="net.py:7") for each in layers]
+    unsure = [*alike[:2], replace(alike[2], where="")]
+    once, twice = (printed(of(*some)).split("As it is")[0] for some in (alike, unsure))
+    assert (once.count("net.py:7"), once.count("all called at")) == (1, 1)
+    assert (twice.count("net.py:7"), twice.count("all called at")) == (2, 0)
+
+
+def test_the_verdict_is_never_better_than_the_signal() -> None:
+    merged = replace(of(SICK["no signal"]), input=APART, output=SICK["no signal"].signal)
+    assert merged.gone
+    for said in (str(merged), text_of(merged._repr_html_())):
+        assert "can hardly learn" in said
+        assert merged.gone in " ".join(said.split())
+        assert "is alive" not in said
+
+
+# The page.
 
 
 def test_html_escapes_names_and_titles() -> None:
-    found = of(layer("<script>alert(1)</script>", DEAD))
-    html = page(found, "<b>title</b> & more")
+    found = of(replace(layer("x", DEAD), label="<script>alert(1)</script>", where="<i>.py:1"))
+    html = page(
+        found, "<b>title</b> & more", Origin(command="alive census '<u>'", model="<u>", data="<u>", sample="<u>")
+    )
     assert "<script>" not in html
-    assert "<b>title" not in html
+    for tag in ("<b>title", "<i>", "<u>"):
+        assert tag not in html
     assert "&lt;script&gt;" in html
+
+
+def test_the_page_says_where_it_comes_from_and_what_its_words_mean() -> None:
+    origin = Origin("alive census m:f --data d", "m:f", "d", "9 of 100, drawn at random", "2026-01-02")
+    said = text_of(page(CASES["dead"], "T", origin))
+    for word in ("2026-01-02", "alive census m:f --data d", f"torch {torch.__version__}", "9 points", "9 of 100"):
+        assert word in said
+    assert date.today().isoformat() in page(CASES["dead"], "T")
+    meaning = page(CASES["dead"], "T").split("What the words mean")[1]
+    defined = " ".join(re.findall(r"<dt>(.*?)</dt>", meaning))
+    words = ["spread", "rank", "gradient", "died here first", "unknown", "broken", "merged", "vanished", "exploded"]
+    for word in (*words, "bends nothing", "dead unit", "linear unit", "nonlinear", "dead point", "linear point"):
+        assert word in defined
+
+
+def test_the_page_draws_spread_and_gradient_and_says_them_in_words() -> None:
+    found = deep()
+    html = page(found, "T")
+    drawn = dict(re.findall(r'aria-label="(.*?) over the layers: (.*?)">', html))
+    assert set(drawn) == {"dead units", "spread", "gradient"}
+    assert drawn["spread"].startswith(f"{number(found.layers[0].signal.spread)} in the first layer")
+    assert f"{number(found.layers[-1].signal.gradient)} in the last" in drawn["gradient"]
+    runs = re.findall(r'<polyline points="(.*?)"', html)
+    assert [len(run.split()) for run in runs] == [30, 30, 30]
+    heights = [float(at.split(",")[1]) for at in runs[1].split()]
+    lower = [a.signal.spread > b.signal.spread for a, b in pairwise(found.layers)]
+    assert [a < b for a, b in pairwise(heights)] == lower, "a smaller spread is drawn lower"
+    assert all(0 <= height <= 40 for height in heights)
+
+
+def test_a_curve_has_gaps_where_nothing_is_known() -> None:
+    known = replace(layer("a", HEALTHY, HEALTHY), signal=APART)
+    found = of(known, known, layer("b", HEALTHY), known)
+    (spread,) = curves(rows(found))
+    assert [len(line.split()) for line in spread.lines] == [2, 2]
+    assert spread.lines[1].split()[0] == spread.lines[1].split()[1], "one layer alone is a dot"
+    assert curves(rows(of(known))) == []
 
 
 @pytest.mark.parametrize("name", ["blocks[0]", "[red]x[/red]", "[/x]", "[bold"])
@@ -118,8 +274,9 @@ def test_a_real_census_renders() -> None:
     nn.init.constant_(model[0].bias, 9.0)
     nn.init.constant_(model[2].bias, -99.0)
     found = census(model, torch.randn(5, 3))
-    assert "all 5 die, first at 3 (5)" in " ".join(str(found).split())
-    assert "all 5 die, first at 3 (5)" in text_of(found._repr_html_())
+    assert "2 → relu" in str(found)
+    assert "2 → relu" in text_of(found._repr_html_())
+    assert "can hardly learn" in str(found)
     assert found.__rich__() is not None
 
 
@@ -140,8 +297,7 @@ def test_advice_names_the_worst_layers_first_and_at_most_three() -> None:
 
 
 def test_a_layer_of_dead_units_is_grave() -> None:
-    (advice,) = advise(of(layer("x", DEAD, DEAD), layer("y", HEALTHY)))
-    assert advice.grave
+    assert any(advice.grave for advice in advise(of(layer("x", DEAD, DEAD), layer("y", HEALTHY))))
 
 
 def test_advice_on_points_names_where_they_died() -> None:
@@ -162,9 +318,9 @@ def test_advice_on_broken_layers_names_the_first_and_comes_first() -> None:
 
 
 def test_advice_on_linear_units_is_never_grave() -> None:
-    (advice,) = advise(CASES["linear"])
-    assert "2 of 3 units are never off" in advice.found
-    assert not advice.grave
+    advice = advise(CASES["linear"])
+    assert any("2 of 3 units are never off" in each.found for each in advice)
+    assert not any(each.grave for each in advice)
 
 
 # Limits.

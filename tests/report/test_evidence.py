@@ -14,6 +14,7 @@ import pytest
 
 from alive.experiments import EXPERIMENTS, Cell, Claim, Experiment, Measured, Row
 from alive.experiments.elsewhere import ELSEWHERE
+from alive.experiments.papers import PAPERS
 from alive.experiments.recorded import Book, Made, Recorded
 from alive.report import ledger
 from alive.report.evidence import summary, write_evidence
@@ -364,3 +365,26 @@ def test_the_browser_sees_what_is_spoilt(page, tmp_path):
         "refused: https",
     ):
         assert fault in said, said
+
+
+# The papers.
+
+
+def test_the_readme_and_the_page_name_the_papers(page):
+    table = (ROOT / "README.md").read_text().split("### The five papers")[1].split("##")[0]
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in re.findall(r"^\| 00.*", table, re.M)]
+    assert rows == [[each.number, each.authors, each.title, str(each.year)] for each in PAPERS.values()]
+    text = html.unescape(page.read_text())
+    for each in PAPERS.values():
+        for word in (each.authors, each.title, str(each.year)):
+            assert word in text
+    numbered = {each.paper[:3]: each.paper.partition(",")[0] for each in (*EXPERIMENTS.values(), *ELSEWHERE)}
+    assert {number: f"{number} {each.short}" for number, each in PAPERS.items()}.items() <= numbered.items()
+
+
+def test_the_list_of_experiments_says_which_paper_is_which(alive):
+    code, out, _ = alive("reproduce")
+    assert code == 0
+    out = " ".join(out.split())
+    for each in PAPERS.values():
+        assert f"{each.number} {each.authors.split(',')[0].split(' and ')[0]}" in out

@@ -85,7 +85,7 @@ def test_a_map_says_of_how_many_seeds_it_is():
     assert seeds_of(rows).endswith("how many of the 2 train")
     assert seeds_of(rows[:3]).startswith("colour: mean of 1 to 2 seeds")
     nets = [planted(Cell(Net("rectangle", 4, 2, "ReLU"), "mnist"), 0.9)]
-    assert seeds_of(nets) == "colour: mean of 1 seed; number: how many of the 1 learn"
+    assert seeds_of(nets) == "colour: best accuracy of the one seed; number: 1 if it learns, else 0"
 
 
 def luminance(colour):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 import test_local_run
@@ -19,12 +21,12 @@ from test_local_run import SECONDS, stored, stored_by_a_plain_run
 
 from alive.errors import AliveError
 from alive.experiments import Cell
-from alive.run import Bar, Store, run, run_on_ray
+from alive.run import Bar, Store, join, run, run_on_ray
 from alive.run import ray as engine
 from alive.run.load import train
 from alive.train import Net, Settings
 
-ray = pytest.importorskip("ray", reason="Ray is not installed; pip install 'alive[ray]'")
+ray = pytest.importorskip("ray", reason="Ray is not installed; pip install '.[ray]'")
 # Ray leaves its node processes to their own end, which Python tells of as a subprocess that is still running.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:subprocess .* is still running:ResourceWarning", "ignore:unclosed file:ResourceWarning"
@@ -303,6 +305,102 @@ def test_an_address_where_nobody_answers_is_said_at_once(alive):
     assert "Traceback" not in err
 
 
+def test_the_address_in_the_environment_is_called_first(tmp_path):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        command = [sys.executable, "-m", "alive", "reproduce", "001-T1", "--engine", "ray"]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=os.environ | {"RAY_ADDRESS": address},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"alive: no Ray cluster answers at {address} ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_head_that_answers_no_more_is_said(monkeypatch):
+    monkeypatch.setattr(join, "GONE", 0.3)
+    monkeypatch.setattr(join, "AGAIN", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"ray://127.0.0.1:{head.getsockname()[1]}"
+        watched = join.Head(None, address)
+        for _ in range(3):
+            watched.expect_there()
+    begun = time.monotonic()
+    with pytest.raises(AliveError, match=rf"the head of the Ray cluster at {address} is gone \(Connection refused\)"):
+        watched.expect_there()
+    assert 0.2 < time.monotonic() - begun < 5
+
+
+def test_lines_of_compiled_code_are_not_heard_and_those_of_python_are():
+    code = (
+        "import os, sys\nfrom alive.run.join import _muffled\n"
+        "with _muffled():\n    os.write(2, b'C++ says\\n')\n    print('we say', file=sys.stderr)\n"
+        "    os.system('echo a child says >&2')\n"
+        "os.write(2, b'C++ again\\n')\nprint('we again', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.split("\n") == ["we say", "C++ again", "we again", ""]
+    closed = subprocess.run([sys.executable, "-c", f"import os\nos.close(2)\n{code}"], capture_output=True, check=False)
+    assert closed.stderr == b""
+
+
+HEAD = """
+import json, sys
+from ray.cluster_utils import Cluster
+head = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+made = Cluster(initialize_head=True, head_node_args=head)
+numbers = [each.process.pid for some in made.head_node.all_processes.values() for each in some]
+print(json.dumps([made.address, numbers]), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_a_head_that_is_killed_midway_is_said_in_seconds_without_lines_of_ray(tmp_path):
+    quiet = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+    numbers = []
+    head = subprocess.Popen(
+        [sys.executable, "-c", HEAD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=quiet,
+    )
+    try:
+        address, numbers = json.loads(head.stdout.readline())
+        command = [sys.executable, "-m", "alive", "reproduce", "004-Fig2", "--engine", "ray", "--address", address]
+        running = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet
+        )
+        end = time.monotonic() + 2 * SECONDS
+        while not ((tmp_path / "alive.sqlite").exists() and stored(tmp_path / "alive.sqlite")):
+            assert time.monotonic() < end
+            assert running.poll() is None, running.communicate()
+            time.sleep(0.1)
+        for number in numbers:
+            os.kill(number, signal.SIGKILL)
+        begun = time.monotonic()
+        out, err = running.communicate(timeout=60)
+        assert time.monotonic() - begun < 30
+        assert (running.returncode, out) == (2, "")
+        said = [line for line in err.splitlines() if "networks" not in line]
+        assert len(said) == 1, err
+        assert f"the head of the Ray cluster at {address} is gone" in said[0]
+        assert stored(tmp_path / "alive.sqlite"), "finished rows are kept"
+    finally:
+        head.kill()
+        head.communicate()
+        for number in numbers:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -323,7 +421,7 @@ def test_without_ray_the_install_line_is_said(alive, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     code, _, err = alive("reproduce", "001-T1", "--engine", "ray")
     assert code == 2
-    assert 'pip install "alive[ray]"' in err
+    assert 'pip install ".[ray]"' in err
 
 
 @pytest.mark.slow

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from alive import study
+from alive.experiments import Cell, Experiment, Figure
+from alive.run import Run, Store, run
+from alive.train.fleet import Member
+
 
 def test_from_nothing_to_a_page(alive, tmp_path):
     code, out, _ = alive("reproduce")
@@ -40,3 +45,43 @@ def test_what_is_refused_is_said_in_one_line(alive, args, said, tmp_path):
     assert code == 2
     assert said in err
     assert "Traceback" not in err
+
+
+def mine(scale, architecture, seed):
+    return [Cell(Member(depth, 3, method, epochs=2, seed=seed)) for depth in (1, 2) for method in ("ReLU", "Sep-UP")]
+
+
+MINE = Experiment("mine", "Two depths", "ours", mine, figures=(Figure("heat", "heat", "Depth against width"),))
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_networks_of_ones_own_experiment_are_counted_and_shown(alive, tmp_path, asked):
+    path = tmp_path / "mine.sqlite"
+    with Store(path) as store:
+        if asked:
+            store.ask(Run("mine", "quick", "dense", 3))
+        run(MINE.cells(seeds=3), store, threads=1)
+    code, _, err = alive("report", "--store", path)
+    err = " ".join(err.split())
+    assert code == 2
+    assert "mine.sqlite holds 12 networks (6 ReLU, 6 Sep-UP) that `alive reproduce` did not ask for" in err
+    assert ("it has runs of mine, of which alive knows nothing" in err) == asked
+    assert "empty" not in err
+    assert "alive.study.report(store, folder, experiments=[yours])" in err
+    assert "mine.sqlite also holds 12 networks" in " ".join(alive("reproduce", "--store", path)[1].split())
+    files = study.report(path, tmp_path / "out", experiments=[MINE])
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert [file.name for file in files] == ["mine-quick-dense-heat.png", "index.html"]
+    assert "3 seeds · 12 of 12 networks" in page
+    assert "alive reproduce mine" not in page, "there is no such command"
+    with Store(path) as store:
+        store.ask(Run("001-T1", "quick", "dense", 1))
+    assert alive("report", "--store", path)[0] == 0
+    assert "mine.sqlite also holds 12 networks (6 ReLU, 6 Sep-UP)" in (tmp_path / "alive-report/index.html").read_text()
+
+
+def test_a_store_without_a_network_is_empty(alive, tmp_path):
+    Store(tmp_path / "mine.sqlite").__exit__()
+    code, _, err = alive("report", "--store", "mine.sqlite")
+    assert code == 2
+    assert "mine.sqlite is empty. Run `alive reproduce 001-T1` first." in err

@@ -14,7 +14,7 @@ from alive.errors import AliveError
 from alive.nn.skips import COMPARED
 from alive.penalties.van import VANController
 from alive.surgery.export import to_exported, to_onnx
-from alive.surgery.fold import fold
+from alive.surgery.fold import Folded, fold
 from alive.surgery.phase_out import phase_out
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -41,9 +41,10 @@ def test_from_a_resnet_through_a_phase_out_to_an_onnx_file(tmp_path):
             control.step()
     assert control.done
     folded = fold(gated, example=data.test_x, refresh=x)  # the phase-out ended late: old statistics are stale
-    assert folded.difference == 0
     assert not gates(folded.model)
     plain = folded.model.eval()
+    with torch.no_grad():
+        assert folded.difference == float((gated.eval()(data.test_x) - plain(data.test_x)).abs().max()) > 0
     written = to_onnx(plain, tmp_path / "plain.onnx", data.test_x[:8])
     assert written.difference < 1e-4
     with torch.no_grad():
@@ -90,7 +91,7 @@ def test_what_cannot_be_exported_is_named(tmp_path):
         to_exported(Asking(), tmp_path / "net.pt2", torch.randn(4, 3))
     with pytest.raises(AliveError, match="Choose a folder that exists"):
         to_exported(nn.Linear(3, 2), tmp_path / "no" / "net.pt2", torch.randn(4, 3))
-    with pytest.raises(AliveError, match="example must be a batch"):
+    with pytest.raises(AliveError, match=r"wants as its example a batch .* got a tensor \[0, 3\]"):
         to_exported(nn.Linear(3, 2), tmp_path / "net.pt2", torch.randn(0, 3))
     assert not list(tmp_path.iterdir())
 
@@ -105,4 +106,33 @@ def test_a_file_that_the_runtime_cannot_run_is_not_written(tmp_path):
     """onnxruntime has no convolution in double precision."""
     with pytest.raises(AliveError, match=r"cannot be run \(torch.float64\).*float32"):
         to_onnx(nn.Conv2d(1, 2, 3).double(), tmp_path / "net.onnx", torch.randn(2, 1, 5, 5, dtype=torch.float64))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("export", [to_exported, to_onnx])
+def test_path_and_example_may_change_places(export, tmp_path):
+    x = torch.randn(5, 3)
+    written = export(nn.Linear(3, 2), x, str(tmp_path / "net"))
+    assert written.path == tmp_path / "net"
+    assert written.size == written.path.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("Folded", "net", "x"), r"wants an nn.Module as its model, got Folded; give its model, to_\w+\(folded.model"),
+        (("model", "x", "x"), "wants a file name as its path, got Tensor"),
+        (("model", "net", "net"), "wants as its example a batch .* got str"),
+        (("model", "net", "tuple"), "wants as its example a batch .* got tuple"),
+        (("model", None, "x"), "wants a file name as its path, got NoneType"),
+        (("model", "net", None), "wants as its example a batch .* got NoneType"),
+    ],
+)
+@pytest.mark.parametrize("export", [to_exported, to_onnx])
+def test_arguments_of_the_wrong_kind_are_named(export, arguments, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x, model = torch.randn(5, 3), nn.Linear(3, 2)
+    kinds = {"x": x, "tuple": (x,), "model": model, "Folded": Folded(model, (), 0.0, None, 0)}
+    with pytest.raises(AliveError, match=said):
+        export(*(kinds.get(each, each) for each in arguments))
     assert not list(tmp_path.iterdir())

@@ -255,7 +255,7 @@ def test_arguments_may_be_several_or_named():
     x, c = torch.randn(5, 4), torch.randn(5, 3)
     for example in ((x, c), {"x": x, "c": c}):
         folded = fold(opened(phase_out(Two(), example)), example=example, merge_batch_norm=True)
-        assert folded.difference == 0
+        assert folded.difference < 1e-6
         assert isinstance(folded.model.f[1], nn.Identity)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from residual_models import lived, opened
+from residual_models import Net, lived, opened
 from torch import Tensor, nn
 
 from alive.errors import AliveError
 from alive.nn.skips import COMPARED
 from alive.surgery.fold import fold, refresh_batch_norm_
+from alive.surgery.phase_out import phase_out
 
 
 @pytest.mark.twin
@@ -66,3 +67,33 @@ def test_a_refresh_that_fails_changes_nothing(batches, error):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert model[1].momentum == 0.1
     assert model[1].training
+
+
+def gated_and_batch() -> tuple[nn.Module, Tensor]:
+    x = torch.randn(96, 1, 8, 8)
+    return lived(opened(phase_out(Net(), x[:4])), x).eval(), 3 * torch.randn(96, 1, 8, 8) + 1
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize("form", ["tensor", "batches", "batches with labels", "given once", "example"])
+@torch.no_grad()
+def test_the_difference_is_that_of_the_model_given_back(form, merge):
+    """Measured after statistics are gathered anew and norms are merged, on the example or the first batch."""
+    gated, x = gated_and_batch()
+    batches = {
+        "tensor": x,
+        "batches": [x[:48], x[48:]],
+        "batches with labels": [(x[:48], torch.zeros(48)), (x[48:], torch.zeros(48))],
+        "given once": iter([x[:48], x[48:]]),
+        "example": iter([x[:48], x[48:]]),
+    }
+    on = {"tensor": x[:64], "example": x[90:]}.get(form, x[:48])
+    example = on if form == "example" else None
+    folded = fold(gated, refresh=batches[form], merge_batch_norm=merge, example=example)
+    assert folded.difference == float((gated(on) - folded.model.eval()(on)).abs().max())
+    assert folded.difference > 0.01, "the statistics were stale"
+    twin = fold(gated).model
+    refresh_batch_norm_(twin, x if form == "tensor" else [x[:48], x[48:]])
+    torch.testing.assert_close(folded.model(x), twin.eval()(x), rtol=1e-4, atol=1e-4)
+    assert any(isinstance(module, nn.BatchNorm2d) for module in folded.model.modules()) != merge

@@ -272,6 +272,41 @@ def test_a_second_run_at_the_same_path_is_refused_while_the_first_lasts(tmp_path
 def test_weights_that_are_not_there_or_no_safetensors_say_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(AliveError, match=r"there is no file .*Correct the path"):
         checkpoint.load_weights(dense(), tmp_path / "none")
-    torch.save(dense().state_dict(), tmp_path / "weights.pt")
+    (tmp_path / "weights.pt").write_bytes(b"noise" * 9)
     with pytest.raises(AliveError, match=r"no safetensors file.*safetensors.torch.save_file"):
+        checkpoint.load_weights(dense(), tmp_path / "weights.pt")
+    torch.save(dense(), tmp_path / "weights.pt")
+    with pytest.raises(AliveError, match=r"holds a pickled .*can run code. Save model.state_dict\(\) alone"):
+        checkpoint.load_weights(dense(), tmp_path / "weights.pt")
+
+
+@pytest.mark.parametrize(
+    ("wrap", "said"),
+    [
+        (lambda state: state, ""),
+        (lambda state: {"state_dict": state, "epoch": 3}, "taken out of 'state_dict'"),
+        (lambda state: {"model": {"model." + name: value for name, value in state.items()}}, "prefix 'model.' dropped"),
+        (
+            lambda state: {f"module._orig_mod.{n}": v for n, v in state.items()},
+            "prefix 'module.' dropped, prefix '_orig",
+        ),
+        (lambda state: {"model_state_dict": {n: v.half() for n, v in state.items()}}, "float16 read as float32"),
+    ],
+)
+def test_weights_of_torch_are_unwrapped_and_said(tmp_path: Path, wrap, said) -> None:
+    donor, model = dense(), dense()
+    with torch.no_grad():
+        for p in donor.parameters():
+            p.copy_(torch.randint(9, p.shape))  # which halves hold exactly
+    torch.save(wrap(donor.state_dict()), tmp_path / "weights.pt")
+    assert said in checkpoint.load_weights(model, tmp_path / "weights.pt")
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), donor.parameters(), strict=True))
+
+
+def test_weights_of_another_network_are_named(tmp_path: Path) -> None:
+    state = dense().state_dict()
+    first = next(iter(state))
+    state["strange"] = state.pop(first)
+    torch.save(state, tmp_path / "weights.pt")
+    with pytest.raises(AliveError, match=f"1 missing: {first}; 1 unexpected: strange"):
         checkpoint.load_weights(dense(), tmp_path / "weights.pt")

@@ -240,8 +240,10 @@ def test_misfits_are_refused_before_training() -> None:
         train(net(data), data, checkpoint_every=-1)
     with pytest.raises(AliveError, match="nothing to resume"):
         train(net(data), data, resume=True)
-    with pytest.raises(AliveError, match="logits"):
-        task_loss(torch.zeros(3), torch.tensor([0, 1, 1]))
+    with pytest.raises(AliveError, match=r"logits \[3, 1, 1\] for 3 points"):
+        task_loss(torch.zeros(3, 1, 1), torch.tensor([0, 1, 1]))
+    y = torch.tensor([0, 1, 1])
+    assert task_loss(torch.ones(3), y) == task_loss(torch.ones(3, 1), y), "one logit a point, in either shape"
 
 
 def test_loggers_get_every_row_and_are_closed_even_on_failure() -> None:

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from ..diagnosis import census
-from ..nn import Rectangular
+from ..nn import Rectangular, ResNet
 from ..provenance import Tracker, enter, read
 from .figure import Figure, interleaved
 
 POINTS, BATCH = 1_000_000, 4096
 GROWTH = 0.1  # bytes a point: a single bit for each point would be 0.125
 MANY = 20  # batches
+SOME = 6
+WITH_SIGNAL, WITH_GRADIENT = 1.5, 3.5  # plain passes
 DEPTH, FOLLOWING = 100, 1.0  # layers, and the seconds that following their first pass may take
 
 
@@ -48,7 +50,41 @@ def figures(rounds: int) -> Iterator[Figure]:
     time = interleaved(rivals, rounds)
     yield Figure(f"time of a census / a plain pass, 8x16 at batch {BATCH}", time["one"] / time["plain"])
     yield Figure(f"the same over {MANY} batches, each", time["many"] / time["plain"] / MANY)
+    yield from _signal(max(1, rounds // 5))
     yield Figure(f"following the first pass of {DEPTH} layers, seconds", _following(rounds), FOLLOWING)
+
+
+def _signal(rounds: int) -> Iterator[Figure]:
+    """What a census with the signal takes on models of middling size, relative to plain passes."""
+    chance = torch.Generator().manual_seed(0)
+    layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)
+    rivals = {
+        "ResNet of 18 layers": (_resnet(), torch.randn(32, 3, 32, 32, generator=chance)),
+        "transformer of 6 layers": (nn.TransformerEncoder(layer, 6), torch.randn(32, 64, 256, generator=chance)),
+    }
+    for name, (model, x) in rivals.items():
+        model.eval()
+        time = interleaved(
+            {
+                "plain": lambda model=model, x=x: _plain(model, x),  # type: ignore[misc]
+                "census": lambda model=model, x=x: census(model, [x] * SOME),  # type: ignore[misc]
+                "gradient": lambda model=model, x=x: census(model, [x] * SOME, gradient=True),  # type: ignore[misc]
+            },
+            rounds,
+        )
+        yield Figure(f"census with signal / plain passes, {name}", time["census"] / time["plain"], WITH_SIGNAL)
+        yield Figure(f"the same with the gradient, {name}", time["gradient"] / time["plain"], WITH_GRADIENT)
+
+
+def _plain(model: nn.Module, x: Tensor) -> None:
+    with torch.no_grad():
+        for _ in range(SOME):
+            model(x)
+
+
+def _resnet() -> nn.Module:
+    """The usual ResNet-18 for images of 32x32."""
+    return ResNet(3, 10, stages=(2, 2, 2, 2), base=64)
 
 
 def _following(rounds: int) -> float:

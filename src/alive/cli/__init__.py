@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import sys
 from contextlib import suppress
+from difflib import get_close_matches
 from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
 
@@ -12,37 +15,44 @@ import typer
 
 from .._version import __version__
 from ..errors import AliveError
+from ..files import FULL
+from .census import census
+from .clinic import clinic
 from .data import commands as data_commands
-from .models import census, train
 from .preflight import preflight
 from .studies import bench, demo, report, reproduce
+from .train import train
 from .words import fail
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
     help="Find, cure and prove away dead and linear units and dead points of PyTorch networks.",
 )
-for command in (demo, census, preflight, train, bench, reproduce, report):
+for command in (demo, census, preflight, train, clinic, bench, reproduce, report):
     app.command()(command)
 app.add_typer(data_commands, name="data")
 
 
 def main() -> None:
     """Run the command line; what is refused is said in one line."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # without a cache it says so on two lines, and works
     if isinstance(sys.stdout, TextIOWrapper):
         with suppress(OSError):
             sys.stdout.reconfigure(errors="replace")  # a locale without our signs is no reason to say nothing
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="alive", standalone_mode=False)
         sys.stdout.flush()
+        if code == 130:  # what typer makes of Ctrl-C, without a word
+            fail("interrupted", 130)
     except AliveError as error:
         fail(str(error), 2)
     except USAGE as error:
         _misused(error)
-    except KeyboardInterrupt:  # a second one, while the first was being answered
-        raise SystemExit(130) from None
+    except KeyboardInterrupt:
+        fail("interrupted", 130)
     except BrokenPipeError:
         _read_no_more()
     except SystemExit as stop:
@@ -50,7 +60,8 @@ def main() -> None:
             _read_no_more()
         raise
     except OSError as error:
-        place = "" if error.filename is None else f"{error.filename}: "
+        full = "cannot write the output: " if error.errno in FULL else ""
+        place = full if error.filename is None else f"{error.filename}: "
         fail(f"{place}{error.strerror or error}.", 2)
     raise SystemExit(code or 0)
 
@@ -62,9 +73,25 @@ def _misused(error: Any) -> NoReturn:
     """Say what is wrong with the words of the command; where there were none, its help has been shown already."""
     if not error.format_message():
         raise SystemExit(2)
-    said = error.format_message().strip().rstrip(".").replace("\n", " ")
+    said = (_nearest(error) or error.format_message()).strip().rstrip(".").replace("\n", " ")
     path = "alive" if error.ctx is None else error.ctx.command_path
     fail(f"{said}{'' if said.endswith('?') else '.'} See {path} --help.", 2)
+
+
+def _nearest(error: Any) -> str:
+    """Words that lead from an option that does not exist, or a model where a command belongs, to the right ones."""
+    if error.ctx is None:
+        return ""
+    if type(error).__name__ == "NoSuchOption":
+        options = [
+            option for param in error.ctx.command.get_params(error.ctx) for option in param.opts if len(option) > 2
+        ]
+        close = get_close_matches(error.option_name, options, n=1, cutoff=0.6)
+        return f"No such option: {error.option_name}{f'. Did you mean {close[0]}?' if close else ''}"
+    word = next(iter(sys.argv[1:]), "")
+    if error.ctx.parent is None and re.search(r":|\.py$|^\d+x\d+$", word):
+        return f"{word!r} is no command. Did you mean alive census {word}?"
+    return ""
 
 
 def _read_no_more() -> NoReturn:

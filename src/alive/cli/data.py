@@ -7,11 +7,17 @@ from typing import Annotated
 
 import typer
 
-from .words import interruptible, show
+from . import values
+from .words import completing, interruptible, show
 
 commands = typer.Typer(no_args_is_help=True, help="Get image data sets, and list what is there.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="mnist, fashion-mnist, cifar10 or cifar100.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help=f"One of {', '.join(values.IMAGES)}.", autocompletion=completing(values.IMAGES)
+    ),
+]
 
 
 @commands.command()

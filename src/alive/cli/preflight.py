@@ -2,51 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..errors import AliveError
-from .words import BatchNorm, DataSource, Init, Seed, interruptible, pure, show
+from .own import Args, Forward, MayBeData, PointAxis, Split, Target, Traceback, axis_of, function_of, note, traced
+from .words import BatchNorm, Init, Seed, interruptible, pure, show
 
 
 def preflight(
     model: Annotated[
         str | None,
-        typer.Argument(metavar="MODEL", help="depth x width such as 50x4, or package.module:make_model."),
+        typer.Argument(metavar="MODEL", help="depth x width such as 50x4, or mine:make_model, or file.py:make_model."),
     ] = None,
     depth: Annotated[int | None, typer.Option(help="Hidden layers, instead of MODEL.")] = None,
     width: Annotated[int | None, typer.Option(help="Units a hidden layer, instead of MODEL.")] = None,
-    data: DataSource = "moons",
+    data: MayBeData = None,
     init: Init = "glorot",
     batch_norm: BatchNorm = False,
     draws: Annotated[
         int | None, typer.Option(min=1, help="Fresh networks; by default as many as take seconds.")
     ] = None,
-    points: Annotated[int | None, typer.Option(min=1, help="Training points looked at, at most.")] = None,
+    points: Annotated[int | None, typer.Option(min=1, help="Points looked at, at most.")] = None,
+    split: Split = "train",
+    target: Target = None,
+    arg: Args = None,
+    forward: Forward = None,
+    point_axis: PointAxis = "0",
     seed: Seed = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    whole: Traceback = False,
 ) -> None:
-    """Say before any training how likely a network is born dead, and what to change."""
+    """Say before any training how likely a network is born dead or loses its signal, and what to change."""
     sizes = [size for size in (depth, width) if size is not None]
     if len(sizes) != (2 if model is None else 0):
         raise AliveError("say which network", "Give depth x width such as 50x4, or --depth 50 --width 4, and not both")
     from .. import sources
     from ..preflight import preflight as judge
 
-    chosen = model or f"{depth}x{width}"
-    if ":" in chosen:
-        sources.expect_plain(init=init, batch_norm=batch_norm)
-    with interruptible(), pure(as_json):
+    chosen, args = model or f"{depth}x{width}", tuple(arg or ())
+    typed = sources.Typed(chosen, data, args, target=target, split=split, init=init, batch_norm=batch_norm, seed=seed)
+    own: dict[str, Any] = {"args": args, "point_axis": axis_of(point_axis)}
+    with interruptible(), pure(as_json), traced(whole):
+        points_found, source, notes = sources.found(typed)
         found = judge(
             chosen,
-            sources.data(data),
+            points_found,
             init=init,
             batch_norm=batch_norm,
             draws=draws,
             points=points,
             seed=seed,
+            forward=function_of(forward),
+            source=source,
+            **own,
         )
+    note(notes)
     if as_json:
         print(found.to_json())
     else:

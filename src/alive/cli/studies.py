@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import expect, expect_one_of
-from .words import Stored, fail, interruptible, show
+from . import values
+from .words import Stored, choice, completing, fail, interruptible, show
 
 if TYPE_CHECKING:
     from ..demo import Job
@@ -33,7 +34,14 @@ def demo(
 
 
 def bench(
-    which: Annotated[list[str] | None, typer.Argument(metavar="WHAT", help="Such as penalty; by default all.")] = None,
+    which: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="WHAT",
+            help=f"Some of {', '.join(values.BENCHMARKS)}; by default all.",
+            autocompletion=completing(values.BENCHMARKS),
+        ),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds, of which the shortest counts.")] = 25,
 ) -> None:
     """Measure what things cost, as ratios; exit with 1 if a target is missed."""
@@ -52,16 +60,21 @@ def bench(
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Such as 001-Fig1; without one, a list of all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="Such as 001-Fig1, which is Figure 1 of paper 001; without one, a list of all.",
+            autocompletion=completing(values.EXPERIMENTS),
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Networks of each kind; the papers have one.")] = 1,
-    scale: Annotated[str, typer.Option(help="quick, or paper: the papers' own grids and epochs.")] = "quick",
+    scale: Annotated[str, choice("Small, or the papers' own grids and epochs", values.SCALES)] = "quick",
     architecture: Annotated[
-        str, typer.Option(help="dense, or keras_same: the convolution that made the published heat maps.")
+        str, choice("Dense, or the convolution that made the published heat maps", values.ARCHITECTURES)
     ] = "dense",
     store: Stored = Path("alive.sqlite"),
     threads: Annotated[int | None, typer.Option(help="Networks at once; by default one a core.")] = None,
-    engine: Annotated[str, typer.Option(help="local, or ray: the cores of a Ray cluster.")] = "local",
+    engine: Annotated[str, choice("This machine, or the cores of a Ray cluster", values.ENGINES)] = "local",
     address: Annotated[
         str | None, typer.Option(help="Of the Ray cluster, host:port or auto; by default a Ray on this machine.")
     ] = None,
@@ -71,6 +84,7 @@ def reproduce(
 
     if not names:
         show(study.listing(store))
+        show(_papers())
         return
     with interruptible():
         for part in study.reproduce(
@@ -109,6 +123,18 @@ def report(
         expect([(len(stores or []) < 2, "one report is of one store; name one --store, or add --all")])
         for file in study.report((stores or [usual])[0], out):
             print(file)
+
+
+def _papers() -> Any:
+    """Which paper 000 to 004 are."""
+    from rich.table import Table
+
+    from ..experiments.papers import PAPERS
+
+    grid = Table(box=None, pad_edge=False, show_header=False)
+    for paper in PAPERS.values():
+        grid.add_row(paper.number, str(paper))
+    return grid
 
 
 def _with_bars(jobs: list[Job], run: Callable[[Any], Any]) -> list[Any]:

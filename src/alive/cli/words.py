@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ..errors import expect
+from ..errors import expect, expect_one_of
+from . import values
+
+
+def completing(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """What a shell offers while a value is typed."""
+    return lambda incomplete: [name for name in known if name.startswith(incomplete)]
+
+
+def choice(text: str, known: Sequence[str], *, what: str = "", open_: bool = False) -> Any:
+    """An option of few values: help lists them, the shell completes them, others are refused with the nearest.
+
+    what   what a value is called where one is refused; by default the option's own name
+    open_  values of the user's own are taken too, and checked by whoever reads them
+    """
+
+    def known_only(param: typer.CallbackParam, value: str | None) -> str | None:
+        if value is not None:
+            expect_one_of(what or str(param.name).replace("_", " "), value, known)
+        return value
+
+    listed = text if open_ else f"{text}: {', '.join(known)}."
+    return typer.Option(help=listed, autocompletion=completing(known), callback=None if open_ else known_only)
+
 
 ModelSource = Annotated[
     str,
-    typer.Argument(metavar="MODEL", help="package.module:make_model (or a module itself), or depth x width: 50x4"),
+    typer.Argument(
+        metavar="MODEL",
+        help="mine:make_model, mine:model, path/to/file.py:make_model, package.module:Class with --arg k=v, hf:folder, "
+        "or depth x width: 50x4",
+    ),
 ]
 DataSource = Annotated[
     str,
-    typer.Option(
-        help="moons, digits, mnist, fashion-mnist, cifar10, cifar100, a .npz or .safetensors file, or module:function"
-    ),
+    choice(f"{', '.join(values.DATA)}, a .npz or .safetensors file, or module:function", values.DATA, open_=True),
 ]
 
 
@@ -30,9 +56,14 @@ def _seed(number: int) -> int:
 
 
 Seed = Annotated[int, typer.Option(callback=_seed, help="Seed of the start, and of training.")]
-Init = Annotated[str, typer.Option(help="Start of a depth x width network: glorot, kaiming, torch, zeros, mirrored.")]
+Init = Annotated[str, choice("Start of a depth x width network", values.INITS)]
 BatchNorm = Annotated[bool, typer.Option("--batch-norm", help="Batch norm in a depth x width network.")]
 Stored = Annotated[Path, typer.Option("--store", help="File that holds the finished networks.")]
+
+
+def command() -> str:
+    """The command as it was typed, quoted for a shell."""
+    return shlex.join(["alive", *sys.argv[1:]])
 
 
 def say(text: str) -> None:
@@ -41,6 +72,14 @@ def say(text: str) -> None:
     from rich.text import Text
 
     Console(stderr=True, highlight=False, soft_wrap=True).print(Text.assemble(("alive: ", "bold red"), text))
+
+
+def wrote(file: Path) -> None:
+    """Say which file was written, on stderr: stdout may hold JSON."""
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(f"wrote {file}", style="dim"))
 
 
 def fail(text: str, code: int) -> NoReturn:

@@ -14,6 +14,7 @@ def choose(name: str, what: str, y: Tensor, wanted: int | Sequence[int] | Tensor
     """Numbers of the wanted points, of labels y [N]: given as they are, or a count spread evenly over classes.
 
     A count takes the r-th point of every class before the (r+1)-th of any, so a class that has too few gives all.
+    Targets that are no classes of points are all of one.
 
     >>> choose("toy", "training", torch.tensor([0, 0, 0, 1, 0]), 4, seed=None)
     tensor([0, 1, 2, 3])
@@ -25,7 +26,7 @@ def choose(name: str, what: str, y: Tensor, wanted: int | Sequence[int] | Tensor
     order = torch.arange(len(y))
     if seed is not None:
         order = order[torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))]
-    labels = y.cpu()[order]
+    labels = y.cpu()[order] if y.dim() == 1 and not y.is_floating_point() else torch.zeros(len(y), dtype=torch.long)
     rank = _rank(labels)
     first = (rank * (int(labels.max()) + 1) + labels).argsort()[:wanted]
     return order[first].sort().values.to(y.device)

@@ -6,13 +6,14 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from ..errors import AliveError
-from ..files import expect_writable, write_atomically
+from ..files import write_atomically
 from . import places
 from .catalogue import ImageSet
 from .parquet import content, decode
@@ -23,21 +24,27 @@ PARTS = ("train_x", "train_y", "test_x", "test_y")
 
 
 def decoded(known: ImageSet, paths: Mapping[str, Path]) -> Data:
-    """The images of parquet files, from what an earlier reading kept if it is whole and the files are the same."""
+    """The images of parquet files, from what an earlier reading kept if it is whole and the files are the same.
+
+    Where nothing can be kept, for want of room or of leave to write, they are decoded each time.
+    """
     kept = place(known, paths)
     if (data := _kept(kept)) is not None:
         return data
-    _make_room(kept)
     data = _decoded(known, paths)
-    write_atomically(kept, _packed(data))
+    if kept is not None:
+        with suppress(OSError, AliveError):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, _packed(data))
     return data
 
 
-def place(known: ImageSet, paths: Mapping[str, Path]) -> Path:
+def place(known: ImageSet, paths: Mapping[str, Path]) -> Path | None:
     """Where the decoded images of these files are kept; a file changed in size or time has another place."""
     stamps = [(name, paths[name].stat().st_size, paths[name].stat().st_mtime_ns) for name in sorted(paths)]
     key = hashlib.sha256(json.dumps([FORMAT, known.label, known.shape, stamps]).encode()).hexdigest()[:16]
-    return places.cache() / "decoded" / f"{known.name}-{key}.safetensors"
+    root = places.cache()
+    return None if root is None else root / "decoded" / f"{known.name}-{key}.safetensors"
 
 
 def _decoded(known: ImageSet, paths: Mapping[str, Path]) -> Data:
@@ -52,18 +59,6 @@ def _decoded(known: ImageSet, paths: Mapping[str, Path]) -> Data:
     return images(x, y, test_x=test_x, test_y=test_y, classes=known.classes, name=name)
 
 
-def _make_room(kept: Path) -> None:
-    """Refuse a cache that cannot be written before half a minute is spent."""
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AliveError(
-            f"cannot keep decoded images in {kept.parent}: {error.strerror}",
-            "Let XDG_CACHE_HOME name a folder that can be written",
-        ) from None
-    expect_writable(kept)
-
-
 def _packed(data: Data) -> bytes:
     from safetensors.torch import save
 
@@ -72,9 +67,9 @@ def _packed(data: Data) -> bytes:
     return save(tensors, {"about": about, "sum": _sum(about, tensors)})
 
 
-def _kept(path: Path) -> Data | None:
+def _kept(path: Path | None) -> Data | None:
     """The data an earlier reading kept; nothing if there are none, or they are damaged."""
-    if not path.is_file():
+    if path is None or not path.is_file():
         return None
     from safetensors import SafetensorError, safe_open
 

@@ -1,8 +1,10 @@
-"""Data from a file that cannot run code: arrays in .npz or .safetensors, never a pickle."""
+"""Data from a file that cannot run code: arrays, tensors and tables, never a pickle."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,17 +13,35 @@ import numpy as np
 
 from ..errors import AliveError, near
 from .record import Data, tensors
+from .tables import Table, from_csv, from_parquet
+from .unpickled import load_tensors
 
 KEYS = "train_x, train_y and if wanted test_x, test_y; or x, y"
+PARTS = {"x_train": "train_x", "y_train": "train_y", "x_test": "test_x", "y_test": "test_y"}
+SAVE = "Write it again with numpy.savez or safetensors.torch.save_file, holding arrays of numbers only"
 
 
-def from_file(path: str | PathLike[str]) -> Data:
-    """Read arrays train_x, train_y (with test_x, test_y, or without), or x, y, from .npz or .safetensors.
+@dataclass(frozen=True, slots=True, eq=False)
+class Contents:
+    """What a file holds: an array of inputs, (inputs, targets), or inputs by name; perhaps a test set of the same kind.
 
-    >>> from_file("nowhere.npz")
+    A table has no kinds of numbers: its inputs are floats, or whole numbers for a model that looks them up.
+    """
+
+    name: str
+    train: Any
+    test: Any = None
+    notes: tuple[str, ...] = ()
+    is_table: bool = False
+
+
+def contents(path: str | PathLike[str], *, target: str | None = None) -> Contents:
+    """Read a file of arrays or a table; `target` names the column of a table that holds the targets, "" for none.
+
+    >>> contents("nowhere.npy")
     Traceback (most recent call last):
     ...
-    alive.errors.AliveError: there is no file nowhere.npz.
+    alive.errors.AliveError: there is no file nowhere.npy. Correct the path.
     """
     path = Path(path)
     ending = path.suffix.lower()
@@ -31,16 +51,46 @@ def from_file(path: str | PathLike[str]) -> Data:
             f'Give a file ending in {" or ".join(READERS)}; numpy.savez("data.npz", x=x, y=y) writes one',
         )
     if not path.is_file():
-        raise AliveError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
-    return _named(path, READERS[ending](path))
+        around = [str(file) for file in path.parent.glob("*") if file.suffix.lower() in READERS and file.is_file()]
+        close = get_close_matches(str(path), around, n=1, cutoff=0.6)
+        raise AliveError(
+            f"{path} is a folder" if path.is_dir() else f"there is no file {path}",
+            f"did you mean {close[0]!r}?" if close else "Correct the path",
+        )
+    if target is not None and ending not in TABLES:
+        raise AliveError(f"--target names a column of a table, and {path} is none", "Name the arrays x and y instead")
+    if ending in TABLES:
+        x, y, notes = TABLES[ending](path, target)
+        train = x if y is None else ({**x, "labels": y} if isinstance(x, dict) else (x, y))
+        return Contents(path.stem, train, notes=notes, is_table=True)
+    return _sorted(path, READERS[ending](path))
 
 
-def _npz(path: Path) -> dict[str, Any]:
+def from_file(path: str | PathLike[str], *, target: str | None = None, **options: Any) -> Data:
+    """Read inputs and targets as Data: arrays train_x, train_y (with test_x, test_y, or without), x, y, or a table.
+
+    `options` are those of `alive.data.tensors`.
+    """
+    found = contents(path, target=target)
+    if not (isinstance(found.train, tuple) and len(found.train) == 2):
+        held = found.train
+        holds = (
+            ", ".join(held) if isinstance(held, Mapping) else "inputs alone" if not isinstance(held, tuple) else "parts"
+        )
+        strange = [key for key in held if key not in ("x", "y")] if isinstance(held, Mapping) else []
+        hint = near(strange[0], ("x", "y", "test_x", "test_y")) if strange else "Add the labels"
+        raise AliveError(f"{path} holds {holds or 'nothing'}, expected {KEYS}", hint)
+    x, y = found.train
+    test_x, test_y = found.test if isinstance(found.test, tuple) else (found.test, None)
+    return tensors(x, y, test_x=test_x, test_y=test_y, name=found.name, **options)
+
+
+def _npz(path: Path) -> Any:
     # Numpy refuses a pickle with a ValueError, but a damaged archive fails in as many ways as it has parts.
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: _native(archive[key]) for key in archive.files}
-    except OSError as error:
+            return {key: _native(key, archive[key]) for key in archive.files}
+    except (OSError, AliveError) as error:
         raise _unreadable(path, error) from None
     except Exception as error:
         other = "it is no archive of arrays, or holds pickled objects"
@@ -48,38 +98,92 @@ def _npz(path: Path) -> dict[str, Any]:
         raise _unreadable(path, ValueError(other) if pickled else error) from None
 
 
-def _native(array: Any) -> Any:
+def _npy(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            raise ValueError("it is an archive; let its name end in .npz")
+        return _native("x", found)
+    except Exception as error:
+        other = "it is no array, or holds pickled objects"
+        raise _unreadable(path, ValueError(other) if "pickle" in str(error) else error) from None
+
+
+def _native(name: str, array: Any) -> Any:
     """The numbers in the byte order of this machine, as torch wants them."""
+    if array.dtype.kind not in "biufc":
+        raise AliveError(f"{name} holds {array.dtype}, which are no numbers")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def _safetensors(path: Path) -> dict[str, Any]:
+def _safetensors(path: Path) -> Any:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
-        return dict(load_file(path))
+        return {key: _as_array(value) for key, value in load_file(path).items()}
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise _unreadable(path, error) from None
 
 
-READERS: dict[str, Callable[[Path], dict[str, Any]]] = {".npz": _npz, ".safetensors": _safetensors}
+def _torch(path: Path) -> Any:
+    found = load_tensors(path, "Save tensors alone: torch.save({'x': x, 'y': y}, path)")
+    if isinstance(found, list) and len(found) == 2 and len({getattr(part, "ndim", 0) for part in found}) == 2:
+        found = tuple(found)  # inputs and targets, not two batches
+    if isinstance(found, tuple) and len(found) == 2:
+        return dict(zip("xy", map(_as_array, found), strict=True))
+    return {key: _as_array(value) for key, value in found.items()} if isinstance(found, Mapping) else _as_array(found)
+
+
+def _as_array(value: Any) -> Any:
+    """Doubles as arrays, which the model's precision is chosen for; any other tensor as it is."""
+    return value.numpy() if str(getattr(value, "dtype", "")) == "torch.float64" else value
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    ".npz": _npz,
+    ".npy": _npy,
+    ".safetensors": _safetensors,
+    ".pt": _torch,
+    ".pth": _torch,
+    ".csv": lambda path: from_csv(path, None),
+    ".parquet": lambda path: from_parquet(path, None),
+}
+TABLES: dict[str, Callable[[Path, str | None], Table]] = {".csv": from_csv, ".parquet": from_parquet}
 
 
 def _unreadable(path: Path, error: Exception) -> AliveError:
-    reason = str(error).strip().rstrip(".") or type(error).__name__
-    return AliveError(
-        f"cannot read {path}: {reason}",
-        "Write it again with numpy.savez or safetensors.torch.save_file, holding arrays of numbers only",
-    )
+    said = error.cause if isinstance(error, AliveError) else str(error)
+    reason = " ".join(said.split()).rstrip(".") or type(error).__name__
+    return AliveError(f"cannot read {path}: {reason}", SAVE)
 
 
-def _named(path: Path, arrays: Mapping[str, Any]) -> Data:
-    """Data from the arrays of a file, by their names."""
-    allowed = ("train_x", "train_y", "test_x", "test_y") if "train_x" in arrays else ("x", "y", "test_x", "test_y")
+def _sorted(path: Path, found: Any) -> Contents:
+    """Training and test set of what was read, by its names."""
+    if not isinstance(found, Mapping):
+        return Contents(path.stem, found)
+    arrays = {PARTS.get(key.lower(), key.lower() if key.lower() in ("x", "y") else key): found[key] for key in found}
+    if len(arrays) < len(found) or not found:
+        raise AliveError(f"{path} holds {'names that differ in case alone' if found else 'nothing'}", f"Give it {KEYS}")
+    if all(key.startswith("arr_") for key in arrays):  # numpy.savez(path, x, y)
+        arrays = (
+            dict(zip(("x", "y", "test_x", "test_y"), arrays.values(), strict=False)) if len(arrays) <= 4 else arrays
+        )
+    if "train_x" not in arrays and "train_y" not in arrays and not set(arrays) <= {"x", "y", "test_x", "test_y"}:
+        only = len(arrays) == 1
+        return Contents(path.stem, next(iter(arrays.values())) if only else arrays)
+    first = "train_" if {"train_x", "train_y"} & set(arrays) else ""
+    allowed = (f"{first}x", f"{first}y", "test_x", "test_y")
     strange = [key for key in arrays if key not in allowed]
-    if strange or allowed[0] not in arrays or allowed[1] not in arrays:
+    if strange or allowed[0] not in arrays:
         hint = near(strange[0], allowed) if strange else f"Known: {', '.join(allowed)}"
-        raise AliveError(f"{path} holds {', '.join(arrays) or 'nothing'}, expected {KEYS}", hint)
-    x, y = (arrays[key] for key in allowed[:2])
-    return tensors(x, y, test_x=arrays.get("test_x"), test_y=arrays.get("test_y"), name=path.stem)
+        raise AliveError(f"{path} holds {', '.join(arrays)}, expected {KEYS}", hint)
+    train, test = (_pair(arrays.get(x), arrays.get(y)) for x, y in (allowed[:2], allowed[2:]))
+    if test is None and "test_y" in arrays:
+        raise AliveError(f"{path} holds test_y without test_x", f"Known: {', '.join(allowed)}")
+    return Contents(path.stem, train, test)
+
+
+def _pair(x: Any, y: Any) -> Any:
+    return x if y is None else None if x is None else (x, y)

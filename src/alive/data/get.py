@@ -16,6 +16,8 @@ from .parquet import expect_packages
 from .record import Data
 from .take import take
 
+ELSEWHERE = f"Choose a folder with --into, or let {places.SETTING} name one"
+
 
 def get(
     name: str,
@@ -38,7 +40,7 @@ def get(
     known = CATALOGUE[name]
     if known.parquet:
         expect_packages()
-    folder = (into or places.home()) / name
+    folder = _root(into) / name
     if (there := _there(known, folder)) is not None:
         return folder, there
     taken = None if source is None else take(known, source)
@@ -49,7 +51,14 @@ def get(
     else:
         for file in known.files:
             _download(known, file, incoming, mirror=mirror, report=report, tries=tries, pause=pause)
-    return folder, _settle(known, incoming, folder)
+    return folder, _settle(known, incoming, folder, source)
+
+
+def _root(into: Path | None) -> Path:
+    root = into or places.home()
+    if root is None:
+        raise AliveError("this user has no home folder to keep data in", ELSEWHERE)
+    return root
 
 
 def _there(known: ImageSet, folder: Path) -> Data | None:
@@ -93,14 +102,15 @@ def _expect_sum(path: Path, file: File) -> None:
         raise AliveError(f"sha256 of {file.name} expected {file.sha256}, found {found}")
 
 
-def _settle(known: ImageSet, incoming: Path, folder: Path) -> Data:
-    """Move what came in to its place if it is whole; throw it away if it is not."""
+def _settle(known: ImageSet, incoming: Path, folder: Path, source: Path | None) -> Data:
+    """Move what came in to its place if it is whole; throw it away if it is not, and say whence it came."""
     paths = {file.name: incoming / file.name for file in known.files}
     try:
         data = opened(known, paths)
-    except AliveError:
+    except AliveError as error:
         shutil.rmtree(incoming, ignore_errors=True)
-        raise
+        whence = "" if source is None else f"{source}: "
+        raise AliveError(f"{whence}{error.cause.replace(f'{incoming}/', '')}", error.cure) from None
     for path in paths.values():
         path.replace(folder / path.name)
     shutil.rmtree(incoming, ignore_errors=True)
@@ -116,7 +126,7 @@ def _made(folder: Path) -> Path:
     except OSError as error:
         raise AliveError(
             f"cannot write to {folder}: {error.strerror}",
-            f"Choose another folder with --into, or let {places.SETTING} name one",
+            ELSEWHERE,
         ) from None
     return folder
 

@@ -28,7 +28,7 @@ def expect_packages() -> tuple[Any, Any]:
     except ImportError as error:
         raise AliveError(
             f"reading parquet images needs pyarrow and Pillow, and {error.name or error} is not installed",
-            'Run pip install "alive[data]"',
+            'Run pip install ".[data]" in your clone of alive',
         ) from None
 
 
@@ -44,7 +44,7 @@ def decode(path: Path, file: File, known: ImageSet) -> tuple[Tensor, Tensor, boo
             _expect_table(table, file, known)
             return _all(table, pictures, file.rows, known)
     except Exception as error:  # a damaged file fails in as many ways as it and its images have parts
-        said = error.cause if isinstance(error, AliveError) else str(error).strip().rstrip(".") or type(error).__name__
+        said = " ".join(str(getattr(error, "cause", error)).split()).rstrip(".") or type(error).__name__
         raise AliveError(f"cannot read {path}: {said}; {sums}", "Get it again") from None
 
 

@@ -10,34 +10,32 @@ from ..errors import AliveError
 from .catalogue import ImageSet
 
 SETTING = "ALIVE_DATA"
+CACHES = {"win32": ("AppData", "Local"), "darwin": ("Library", "Caches")}  # below the user's home
 
 
-def cache() -> Path:
-    """The folder of this user for what can be got or made again.
-
-    >>> cache().name
-    'alive'
-    """
+def cache() -> Path | None:
+    """The folder of this user for what can be got or made again; none for a user without a home."""
     if given := os.environ.get("XDG_CACHE_HOME"):
         return Path(given, "alive")
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local", "alive")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "alive"
-    return Path.home() / ".cache" / "alive"
+    if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
+        return Path(local, "alive")
+    own = Path(os.path.expanduser("~"))  # stays as it is where nobody knows a home
+    if own == Path("~"):
+        return None
+    return own.joinpath(*CACHES.get(sys.platform, (".cache",)), "alive")
 
 
-def home() -> Path:
+def home() -> Path | None:
     """Where data sets are put: the folder that ALIVE_DATA names, else the user's cache."""
     given = os.environ.get(SETTING)
-    return Path(given).expanduser() if given else cache()
+    return Path(os.path.expanduser(given)) if given else cache()
 
 
 def folders(name: str) -> list[Path]:
     """Where a data set is looked for, first the user's own choice, last the system's packages."""
     shared = os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
     roots = [home(), cache(), *(Path(part, "datasets") for part in shared.split(os.pathsep) if part)]
-    return list(dict.fromkeys(root / name for root in roots))
+    return list(dict.fromkeys(root / name for root in roots if root is not None))
 
 
 def present(folder: Path, known: ImageSet) -> tuple[dict[str, Path], list[str]]:

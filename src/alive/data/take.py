@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import lzma
 import tarfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from .catalogue import ImageSet
 from .places import present
 
 AR = b"!<arch>\n"
+DAMAGED = (tarfile.TarError, zlib.error, lzma.LZMAError)
 
 
 def take(known: ImageSet, source: Path) -> dict[str, bytes]:
@@ -24,19 +27,36 @@ def take(known: ImageSet, source: Path) -> dict[str, bytes]:
     try:
         with _tar(source) as tar:
             return _from_tar(known, source, tar)
-    except (OSError, tarfile.TarError, EOFError, ValueError) as error:
-        if isinstance(error, AliveError):
-            raise
-        raise AliveError(f"cannot read {source}: {error}", "Give a folder, a .tgz or a .deb") from None
+    except AliveError:
+        raise
+    except (OSError, EOFError, ValueError, OverflowError, MemoryError, *DAMAGED) as error:
+        raise AliveError(
+            f"cannot read {source} as a package ({_said(error)}): it is damaged, or of another kind",
+            "Get it again, or give a folder, a .tgz or a .deb that is whole",
+        ) from None
+
+
+def _said(error: Exception) -> str:
+    """An error in a few words; tarfile lists on many lines what each of its readers says."""
+    if isinstance(error, tarfile.ReadError) and "method" in str(error):
+        return "no archive that tarfile can open"
+    return getattr(error, "strerror", None) or " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
 def _from_folder(known: ImageSet, folder: Path) -> dict[str, bytes]:
     for place in (folder, folder / known.name):
         there, lacks = present(place, known)
         if not lacks:
-            return {name: path.read_bytes() for name, path in there.items()}
+            return {name: _bytes(path) for name, path in there.items()}
     lacks = present(folder, known)[1]
     raise AliveError(f"{folder} lacks {', '.join(lacks)}", "Give the folder that holds all files of the set")
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise AliveError(f"cannot read {path}: {error.strerror}", "Check the path and its permissions") from None
 
 
 def _from_tar(known: ImageSet, source: Path, tar: tarfile.TarFile) -> dict[str, bytes]:
@@ -72,4 +92,4 @@ def _data_of(archive: bytes) -> bytes:
         if name.startswith("data.tar"):
             return archive[at + 60 : at + 60 + size]
         at += 60 + size + size % 2
-    raise AliveError("the Debian package has no data", "Get it again")
+    raise ValueError("the Debian package has no data")

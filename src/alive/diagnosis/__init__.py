@@ -1,7 +1,9 @@
 """Diagnosis: what is dead, where, and what to do."""
 
-from .census import Census, LayerCensus, Tally, census
+from .census import census
 from .limits import Limit
 from .ranks import gather
+from .record import Census, LayerCensus, Tally
+from .signal import Signal
 
-__all__ = ["Census", "LayerCensus", "Limit", "Tally", "census", "gather"]
+__all__ = ["Census", "LayerCensus", "Limit", "Signal", "Tally", "census", "gather"]

@@ -1,38 +1,106 @@
-"""What a census means for training, and what to do about it: the worst layers by name."""
+"""What a census means for training, and what to do about it: the layers at fault, the cause, and measured cures."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from .census import Census, LayerCensus
+from . import remedies
+from .record import EXPLODED, Census, LayerCensus
+from .remedies import cures, spoken
+from .scale import scale
 
 WORST = 3  # layers named in one piece of advice
+DROWNS = 10.0  # times the task's gradient; at most 2.2 where a penalty helped, at least 197 where it drowned the task
+FIRST = "that comes of the above: cure it first, then take the census again"
+BY_HAND = "make thin layers wider, or add skip connections or norms"
 
 
 class Advice(NamedTuple):
-    """What was found, and what to do; grave if training cannot work as it is."""
+    """What was found, and what to do; grave if training cannot work as it is.
+
+    finding  its name in `remedies.ORDER`, where cures for it were measured
+    cures    those that apply to the model, the best first, by their names in `remedies.REMEDIES`
+    """
 
     found: str
     do: str
     grave: bool = False
+    finding: str = ""
+    cures: tuple[str, ...] = ()
 
 
-def advise(census: Census) -> list[Advice]:
-    """What to say, the gravest first; nothing if every unit and point is alive and nonlinear."""
-    return [*_broken(census), *_dead_points(census), *_dead_units(census), *_linear(census), *_unknown(census)]
+def advise(census: Census, *, pull: float | None = None) -> list[Advice]:
+    """What to say, the gravest first; nothing if all is well.
+
+    pull   how hard the penalty pulls at the weights, where it is trained with one: see `alive.penalties.pull`
+    """
+    inputs = _scale(census)
+    causes = [
+        *_broken(census),
+        *(a for a in inputs if a.grave),
+        *_no_point(census),
+        *_alike(census),
+        *_gone(census),
+        *_explodes(census),
+        *drowned(census, pull),
+        *(a for a in inputs if not a.grave),
+    ]
+    caused = any(a.grave for a in causes)
+    parts = [*_dead_points(census), *_dead_units(census, caused), *_bends_nothing(census), *_linear(census)]
+    parts = [a._replace(do=FIRST, cures=()) if caused else a for a in parts]
+    return [*causes[:1], *(a._replace(do=_after(a, causes[0])) for a in causes[1:]), *parts, *_unknown(census)]
+
+
+def _after(advice: Advice, first: Advice) -> str:
+    """A later finding with the cures of an earlier one needs no words of its own."""
+    return FIRST if first.grave and advice.cures == first.cures else advice.do
+
+
+def _measured(found: str, finding: str, census: Census, otherwise: str = BY_HAND) -> Advice:
+    """A grave finding, and the cures that were measured for it."""
+    names = cures(finding, census)
+    return Advice(found, spoken(names, otherwise), True, finding, names)
+
+
+class Names:
+    """What leads to the layers of a census: what made the input, the activation, and the line of the call.
+
+    Where one line calls all of them, it leads nowhere and is left out.
+    """
+
+    def __init__(self, census: Census) -> None:
+        self._by_line = len({layer.where for layer in census.layers}) > 1
+
+    def of(self, layer: LayerCensus, count: str = "") -> str:
+        """One layer."""
+        at = f" at {layer.where}" if self._by_line and layer.where else ""
+        return f"{layer.label or layer.name}{at}{count}"
+
+    def few(self, layers: Sequence[LayerCensus], counts: Sequence[str] = ()) -> str:
+        """The first few, each with its count."""
+        return ", ".join(map(self.of, layers[:WORST], [f" ({count})" for count in counts] or [""] * WORST))
+
+
+def _has_moved(census: Census) -> bool:
+    return census.build is not None and census.build.moved
 
 
 def _broken(census: Census) -> list[Advice]:
     worst = [layer for layer in census.layers if layer.units.broken]
     if not worst:
         return []
-    return [
-        Advice(
-            f"NaN or infinite pre-activations from {worst[0].name} on",
-            "lower the learning rate, clip gradients, or look for a division or logarithm before that layer",
-            grave=True,
-        )
-    ]
+    found = f"NaN or infinite pre-activations from {Names(census).of(worst[0])} on"
+    if _has_moved(census):
+        return [_measured(f"{found}: training went astray", remedies.INFINITE_TRAINED, census)]
+    return [_measured(f"{found}, in a fresh network", remedies.INFINITE_FRESH, census)]
+
+
+def _scale(census: Census) -> list[Advice]:
+    found, grave = scale(census.input)
+    if not found:
+        return []
+    return [_measured(found, remedies.SCALE, census)._replace(grave=grave)]
 
 
 def _stops(layer: LayerCensus) -> bool:
@@ -40,39 +108,140 @@ def _stops(layer: LayerCensus) -> bool:
     return not layer.activation.leaks and not layer.bypassed
 
 
-def _dead_points(census: Census) -> list[Advice]:
+def _walls(census: Census) -> list[LayerCensus]:
+    """The layers at which gradients of dead points stop."""
+    return [layer for layer in census.layers if (layer.first_deaths or layer.points.dead) and _stops(layer)]
+
+
+def _all_die(census: Census) -> bool:
     dead, total = census.points.dead, census.points.total
-    if not dead:
-        return []
+    return 0 < dead == total and any(max(a.first_deaths, a.points.dead) == total for a in _walls(census))
+
+
+def _killers(census: Census) -> str:
     killers = sorted((layer for layer in census.layers if layer.first_deaths), key=lambda a: -a.first_deaths)
-    where = ", ".join(f"{layer.name} ({layer.first_deaths})" for layer in killers[:WORST])
-    cure = 'train with alive.Jumpstart(model), or start from alive.nn.initialise_(model, "mirrored")'
-    walls = [layer for layer in census.layers if (layer.first_deaths or layer.points.dead) and _stops(layer)]
-    if not walls:
-        how_many = f"all {total}" if dead == total else f"{dead} of {total}"
-        leaks = all(layer.activation.leaks for layer in killers)
-        but = "only a small slope passes there" if leaks else "gradients still pass, for other paths lead around"
-        return [Advice(f"{how_many} points are off in whole layers, first at {where}; {but}", cure)]
-    cure += ", or add skip connections"
-    if dead == total and any(max(layer.first_deaths, layer.points.dead) == total for layer in walls):
-        return [
-            Advice(f"no point reaches the output: all {total} die, first at {where}; no gradient passes", cure, True)
-        ]
-    return [Advice(f"{dead} of {total} points die before the output, first at {where}; they teach nothing below", cure)]
+    return Names(census).few(killers, [str(layer.first_deaths) for layer in killers])
 
 
-def _dead_units(census: Census) -> list[Advice]:
+def _no_point(census: Census) -> list[Advice]:
+    """No point reaches the output: born so, or died while it was trained."""
+    if not _all_die(census):
+        return []
+    moved = _has_moved(census)
+    how = "; they died in training, most often of too high a rate" if moved else ""
+    found = (
+        f"no point reaches the output: all {census.points.total} die, first at {_killers(census)}; no gradient passes"
+    )
+    return [_measured(found + how, remedies.DEAD_TRAINED if moved else remedies.DEAD_FRESH, census)]
+
+
+def _alike(census: Census) -> list[Advice]:
+    """All units of every layer do the same, as after a constant start: they learn as one."""
+    if not census.layers or not all(map(_is_alike, census.layers)):
+        return []
+    found = (
+        f"all units of every layer do the same, from {Names(census).of(census.layers[0])} on: they learn as one unit"
+    )
+    return [_measured(found, remedies.ALIKE, census)]
+
+
+def _is_alike(layer: LayerCensus) -> bool:
+    top, bottom = layer.top, layer.bottom
+    same = len(top) > 1 and bool((top == top[0]).all() and (bottom == bottom[0]).all())
+    return same and bool(top[0] > layer.activation.cutoff)
+
+
+def _gone(census: Census) -> list[Advice]:
+    """No signal passes: points have merged, or the gradient has vanished or exploded."""
+    if census.lost is None or _all_die(census) or _is_broken(census):
+        return []
+    word, layer = census.lost
+    label = layer.label or layer.name
+    found = census.gone.replace(label, Names(census).of(layer), 1)
+    exploded = remedies.EXPLODES_AROUND if any(a.bypassed for a in census.layers) else remedies.EXPLODES
+    finding = exploded if word == EXPLODED else remedies.SIGNAL_GONE
+    return [_measured(found, finding, census)]
+
+
+def _explodes(census: Census) -> list[Advice]:
+    """The gradient explodes in layers that skips lead around: the signal is not gone, and cannot be used."""
+    hit = [layer for layer in census.layers if EXPLODED in census.words(layer)]
+    if not hit or census.lost is not None or census.unsettled or _is_broken(census):
+        return []
+    times, where = hit[0].signal.gradient, Names(census).of(hit[0])
+    found = f"the gradient grows to {times:.1e} times the output's on its way back to {where}"
+    return [_measured(found, remedies.EXPLODES_AROUND, census)]
+
+
+def _is_broken(census: Census) -> bool:
+    return any(layer.units.broken for layer in census.layers)
+
+
+def drowned(census: Census, pull: float | None) -> list[Advice]:
+    """Whether the penalty's own weight is the cause; where the task has no gradient left, something else is."""
+    if pull is None or not DROWNS < pull < float("inf"):
+        return []
+    found = (
+        f"the penalty pulls {pull:.0f} times as hard at the weights as the task, and drowns it: its weight is too large"
+    )
+    names = cures(remedies.DROWNED, census)
+    kept = "keep.detach(), then " if names[:1] != ("no penalty",) else ""
+    return [Advice(found, kept + spoken(names, BY_HAND), True, remedies.DROWNED, names)]
+
+
+def _in_part(census: Census) -> str:
+    return spoken(cures(remedies.IN_PART, census)[:1], BY_HAND)
+
+
+def _dead_points(census: Census) -> list[Advice]:
+    """Some points are dead, or all are and gradients still pass."""
+    dead, total = census.points.dead, census.points.total
+    if not dead or _all_die(census):
+        return []
+    names = cures(remedies.IN_PART, census)
+    if _walls(census):
+        found = f"{dead} of {total} points die before the output, first at {_killers(census)}; they teach nothing below"
+        return [Advice(found, _in_part(census), False, remedies.IN_PART, names)]
+    how_many = f"all {total}" if dead == total else f"{dead} of {total}"
+    leaks = all(layer.activation.leaks for layer in census.layers if layer.first_deaths)
+    but = "only a small slope passes there" if leaks else "gradients still pass, for other paths lead around"
+    found = f"{how_many} points are off in whole layers, first at {_killers(census)}; {but}"
+    return [Advice(found, _in_part(census), False, remedies.IN_PART, names)]
+
+
+def _dead_units(census: Census, caused: bool) -> list[Advice]:
     worst = sorted((layer for layer in census.layers if layer.units.dead), key=_share_dead, reverse=True)
     if not worst:
         return []
-    where = ", ".join(f"{layer.name} ({layer.units.dead} of {layer.units.total})" for layer in worst[:WORST])
-    return [
-        Advice(
-            f"{census.units.dead} of {census.units.total} units are off for every point, most in {where}",
-            'train with alive.Jumpstart(model, mode="U"), or lower the learning rate if they died during training',
-            grave=any(layer.units.dead == layer.units.total and _stops(layer) for layer in worst),
-        )
-    ]
+    where = Names(census).few(worst, [f"{layer.units.dead} of {layer.units.total}" for layer in worst])
+    found = f"{census.units.dead} of {census.units.total} units are off for every point, most in {where}"
+    if not caused and any(layer.units.dead == layer.units.total and _stops(layer) for layer in worst):
+        return [_measured(found, remedies.DEAD_TRAINED if _has_moved(census) else remedies.DEAD_FRESH, census)]
+    return [Advice(found, _in_part(census), False, remedies.IN_PART, cures(remedies.IN_PART, census))]
+
+
+def _bends_nothing(census: Census) -> list[Advice]:
+    """Layers in which every unit is dead or linear only multiply by a matrix."""
+    flat = [layer for layer in census.layers if layer.bends is False]
+    if not flat:
+        return []
+    where = Names(census).few(flat)
+    whole = ", so the network is a linear map on these points" if len(flat) == len(census.layers) else ""
+    layers = "1 layer bends" if len(flat) == 1 else f"{len(flat)} of {len(census.layers)} layers bend"
+    found = f"{layers} nothing, for every unit there is dead or linear{whole}; the first: {where}"
+    return [Advice(found, _in_part(census), False, remedies.IN_PART, cures(remedies.IN_PART, census))]
+
+
+def _linear(census: Census) -> list[Advice]:
+    """Units that are never off, in layers that bend something."""
+    some = [layer for layer in census.layers if layer.units.linear and layer.bends is not False]
+    if not some:
+        return []
+    worst = sorted(some, key=lambda a: -a.units.linear)
+    where = Names(census).few(worst, [f"{layer.units.linear} of {layer.units.total}" for layer in worst])
+    found = f"{census.units.linear} of {census.units.total} units are never off and bend nothing, most in {where}"
+    harmless = "" if census.gone else "harmless to gradients; to make them bend, "
+    return [Advice(found, f"{harmless}{_in_part(census)}")]
 
 
 def _unknown(census: Census) -> list[Advice]:
@@ -86,18 +255,10 @@ def _unknown(census: Census) -> list[Advice]:
     return [Advice(text, where) for text in found]
 
 
-def _linear(census: Census) -> list[Advice]:
-    worst = sorted((layer for layer in census.layers if layer.units.linear), key=lambda a: -a.units.linear)
-    if not worst:
-        return []
-    where = ", ".join(f"{layer.name} ({layer.units.linear} of {layer.units.total})" for layer in worst[:WORST])
-    return [
-        Advice(
-            f"{census.units.linear} of {census.units.total} units are never off and bend nothing, most in {where}",
-            "harmless to gradients; alive.Jumpstart(model) makes them bend, or merge them into the next layer",
-        )
-    ]
-
-
 def _share_dead(layer: LayerCensus) -> float:
     return layer.units.dead / layer.units.total
+
+
+def first_choice(advice: Sequence[Advice]) -> tuple[str, str]:
+    """The first finding with a cure, and that cure; empty words where there is none."""
+    return next(((a.finding, a.cures[0]) for a in advice if a.cures), ("", ""))

@@ -1,8 +1,9 @@
-"""What people call data: loaders, tensors, pairs and mappings, turned into batches a model can run on."""
+"""Batches that a model can run on, made of whatever people call data; what is in one, and how the model runs on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -10,53 +11,48 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ..errors import AliveError
+from ..errors import AliveError, fault, own_line
 from ..provenance import count
+from ..provenance import tensors as all_tensors
+from .arrays import moved, precision
+from .calls import BY_HAND, TARGETS, is_row, taken
+from .forms import SIZE, Form, some
+from .raw import read
 
-SIZE = 1024  # points a batch, where the data is one tensor
+__all__ = ["SIZE", "inputs", "main", "moved", "of", "points_in", "run", "sample", "targets", "tensors"]
 
 
 def of(data: Any, model: nn.Module, point_axis: int | None = 0) -> Iterator[Any]:
-    """The batches of the data, on the model's device."""
+    """The batches of the data, on the model's device; arrays become tensors in the model's precision."""
     device = next((x.device for x in chain(model.parameters(), model.buffers())), torch.device("cpu"))
     if device.type == "meta":
         raise AliveError(
             f"{type(model).__name__} lies on the meta device and has no values", "Load its weights, or call to_empty()"
         )
-    if point_axis is None and isinstance(data, Tensor):
-        data = [data]
-    elif isinstance(data, Tensor) or _is_pair(data, point_axis or 0):
-        inputs = data if isinstance(data, Tensor) else data[0]
-        data = inputs.split(SIZE, point_axis or 0) if inputs.ndim and inputs.shape[point_axis or 0] else ()
-    if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
-        raise AliveError(
-            f"expected a loader, a tensor or a pair (inputs, targets), got {type(data).__name__}",
-            "Pass an iterable of batches, such as a DataLoader; put a single batch in a list: [batch]",
-        )
-    for batch in data:
-        yield moved(batch, device)
+    dtype = precision(model)
+    for batch in _read(read(data, model, point_axis)):
+        yield moved(batch, device, dtype)
 
 
-def _is_pair(data: Any, point_axis: int) -> bool:
-    """Whether data is (inputs, targets); two tensors of different lengths are two batches, as x.split(6) makes them."""
-    if not (isinstance(data, tuple) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)):
-        return False
-    inputs, targets = data
-    return inputs.ndim <= point_axis or inputs.shape[point_axis] in targets.shape
+def _read(form: Form) -> Iterator[Any]:
+    """The batches of a form; a fault in the user's own code says at which batch."""
+    number = 0
+    try:
+        for batch in form:
+            yield batch
+            number += 1
+    except Exception as error:
+        raise fault(f"reading batch {number} of the data", error) from error
 
 
-def moved(batch: Any, device: torch.device) -> Any:
-    """The batch with all its tensors on the device."""
-    if hasattr(batch, "to"):  # tensors, and what libraries make of them
-        return batch.to(device)
-    if isinstance(batch, Mapping):
-        return {key: moved(value, device) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(moved(value, device) for value in batch))
-    if isinstance(batch, Sequence) and not isinstance(batch, str | bytes):
-        values = [moved(value, device) for value in batch]
-        return tuple(values) if isinstance(batch, tuple) else values
-    return batch
+def sample(data: Any, model: nn.Module, points: int, seed: int, point_axis: int | None = 0) -> tuple[Form, str]:
+    """So many points of the data and what they are, in words; all of them, and no words, where there are no more."""
+    form = read(data, model, point_axis)
+    if form.length is not None and form.length <= points:
+        return form, ""
+    if form.length is None:
+        return some(form, points, seed), f"the first {points:,} points of the stream"
+    return some(form, points, seed), f"{points:,} of {form.length:,} points, drawn at random with seed {seed}"
 
 
 def tensors(batch: Any) -> Iterator[Tensor]:
@@ -66,8 +62,9 @@ def tensors(batch: Any) -> Iterator[Tensor]:
     elif isinstance(batch, PackedSequence):
         yield batch.data
     elif isinstance(batch, Mapping):
-        yield from (value for value in batch.values() if isinstance(value, Tensor))
-    elif isinstance(batch, Sequence) and not isinstance(batch, str | bytes) and batch:
+        found = {name: value for name, value in batch.items() if isinstance(value, Tensor)}
+        yield from (value for name, value in found.items() if name not in TARGETS or len(found) == 1)
+    elif is_row(batch) and batch:
         yield from tensors(batch[0])
 
 
@@ -83,7 +80,7 @@ def points_in(batch: Any, point_axis: int | None, number: int, *, is_run_by_hand
         raise AliveError(
             f"batch {number} holds no tensor (it is a {type(batch).__name__})",
             "A batch is a tensor, a sequence whose first element is the input, or a mapping of keywords; for any "
-            "other, say how to run it: forward=lambda model, batch: ...",
+            f"other, {BY_HAND}",
         )
     for place, x in enumerate(found):
         unfit = x.isnan() if place else ~x.isfinite()  # after the inputs, infinities may be a mask
@@ -103,21 +100,74 @@ def points_in(batch: Any, point_axis: int | None, number: int, *, is_run_by_hand
     return first.shape[point_axis]
 
 
-@torch.no_grad()
-def run(model: nn.Module, batch: Any, number: int, forward: Callable[[nn.Module, Any], Any] | None) -> Any:
-    """The model's output on a batch; a failure names the batch and its shapes."""
+def inputs(batch: Any, model: nn.Module) -> Any:
+    """What of the batch the model reads: the batch without its targets."""
+    if not (isinstance(batch, Mapping) or is_row(batch)):
+        return batch
+    found = taken(model, batch)
+    return found.keywords if not found.args else found.args[0] if len(found.args) == 1 else found.args
+
+
+def targets(batch: Any, model: nn.Module | None = None) -> Any:
+    """What a loss compares the output with: what stands behind the inputs, or a mapping's labels; None if nothing."""
+    if not (isinstance(batch, Mapping) or is_row(batch)):
+        return None
+    if model is not None:
+        return taken(model, batch).targets
+    if isinstance(batch, Mapping):
+        return next((batch[name] for name in TARGETS if name in batch), None)
+    return batch[1] if len(batch) > 1 else None
+
+
+def main(output: Any, points: int) -> Tensor | None:
+    """The tensor of an output that is its answer: logits, or the first floats that have so many points."""
+    named = ("logits", "last_hidden_state")
+    if isinstance(output, Mapping):
+        output = [*(output[name] for name in named if name in output), output]
+    floats = [x for x in all_tensors(output) if x.is_floating_point() and x.ndim]
+    return next((x for x in floats if points in x.shape[:2]), floats[0] if floats else None)
+
+
+def run(
+    model: nn.Module,
+    batch: Any,
+    number: int,
+    forward: Callable[[nn.Module, Any], Any] | None,
+    *,
+    grad: bool = False,
+) -> Any:
+    """The model's output on a batch, with gradients or without; a failure names the batch and its shapes."""
     try:
-        if forward is not None:
-            return forward(model, batch)
-        if isinstance(batch, Mapping):
-            return model(**batch)
-        return model(batch if isinstance(batch, Tensor | PackedSequence) else batch[0])
+        with torch.set_grad_enabled(grad):
+            if forward is not None:
+                return forward(model, batch)
+            args, keywords, _ = taken(model, batch)
+            return model(*args, **keywords)
     except Exception as error:
         if isinstance(error, AliveError):
             raise
         shapes = ", ".join(str(list(x.shape)) for x in tensors(batch))
-        reason = str(error).strip().split("\n")[0].rstrip(".")
+        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
         raise AliveError(
-            f"the model could not run on batch {number} with inputs {shapes}: {reason}",
-            "Check the shapes that forward() expects, or say how to run it: forward=lambda model, batch: ...",
+            f"the model could not run on batch {number} with inputs {shapes}: {reason}{own_line(error)}",
+            _kinds(model, batch, str(error)) or f"Check the shapes that forward() expects, or {BY_HAND}",
         ) from error
+
+
+MIXED = re.compile(r"dtype|scalar type|input type|expected tensor for argument|must be (long|int|float)", re.IGNORECASE)
+
+
+def _kinds(model: nn.Module, batch: Any, reason: str) -> str:
+    """What to do where the inputs are no numbers of the kind that the model takes; nothing if the cause is another."""
+    first = next(tensors(batch), None)
+    if first is None or not MIXED.search(reason):
+        return ""
+    given, own = (str(dtype).removeprefix("torch.") for dtype in (first.dtype, precision(model)))
+    if not first.is_floating_point():
+        return (
+            f"The inputs are {given}, and the model computes with {own}: give it x.float() (in a file, "
+            f"x.astype('float32')), scaled as in training; or token ids as int64"
+        )
+    if first.dtype != precision(model):
+        return f"The inputs are {given}, and the model computes with {own}: give it x.to(torch.{own})"
+    return f"The inputs are {given}: if they are token ids or class numbers, give them as whole numbers, x.long()"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 
 from ..errors import AliveError, expect_one_of
-from .census import Census, Tally
+from .record import BENDS_NOTHING, EXPLODED, HAVE_MERGED, VANISHED, Census, LayerCensus, Tally
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -20,11 +20,23 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     "!=": operator.ne,
 }
 COUNTS = [f"{state}_{what}" for what in ("units", "points") for state in Tally._fields]
+WORDS = {
+    "flat_layers": BENDS_NOTHING,
+    "merged_layers": HAVE_MERGED,
+    "vanished_layers": VANISHED,
+    "exploded_layers": EXPLODED,
+}
+SIGNALS = ("gradient", "spread", "rank")  # the least of any layer
+KNOWN = [*COUNTS, *WORDS, *SIGNALS]
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A count of the census compared with a number, or with a share of the whole where the number is a percentage."""
+    """A count of the census compared with a number, or with a share of the whole where the number is a percentage.
+
+    Counts are those of units and points (`dead_units`), and of layers (`flat_layers`, which bend nothing,
+    `merged_layers`, `vanished_layers`, `exploded_layers`); `gradient`, `spread` and `rank` are the least of any layer.
+    """
 
     count: str
     compare: str
@@ -33,22 +45,31 @@ class Limit:
 
     @classmethod
     def parse(cls, text: str) -> Limit:
-        """Read "dead_units>0" or "dead_points >= 5%".
+        """Read "dead_units>0", "dead_points >= 5%" or "gradient<1e-6".
 
         >>> Limit.parse("dead_points >= 5%")
         Limit(count='dead_points', compare='>=', number=5.0, percent=True)
         """
-        match = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d*)?)\s*(%?)\s*", text)
+        match = re.fullmatch(r"\s*(\w+)\s*(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*(%?)\s*", text)
         if match is None:
             raise AliveError(
                 f"cannot read the limit {text!r}", 'Write a count, a comparison and a number: "dead_units>0"'
             )
         count, compare, number, percent = match.groups()
-        expect_one_of("count", count, COUNTS)
+        expect_one_of("count", count, KNOWN)
+        if percent and count in SIGNALS:
+            raise AliveError(
+                f"cannot read the limit {text!r}: {count} has no whole to be a share of", "Leave the % out"
+            )
         return cls(count, compare, float(number), bool(percent))
 
     def __str__(self) -> str:
         return f"{self.count}{self.compare}{self.number:g}{'%' * self.percent}"
+
+    @property
+    def wants_gradient(self) -> bool:
+        """Whether only a census with the gradient can tell."""
+        return self.count in ("gradient", "vanished_layers", "exploded_layers")
 
     def value(self, census: Census) -> float:
         """What the census has, of what it knows."""
@@ -64,6 +85,10 @@ class Limit:
 
     def _range(self, census: Census) -> tuple[float, float]:
         """The least and the most it can be: the unknown may be all of it, or none."""
+        if self.count in SIGNALS:
+            return self._signal(census)
+        if self.count in WORDS:
+            return self._layers(census)
         state, what = self.count.split("_")
         tally: Tally = getattr(census, what)
         known: int = getattr(tally, state)
@@ -73,9 +98,30 @@ class Limit:
         total = max(tally.total, 1)
         return (100 * known / total, min(100 * most / total, 100.0)) if self.percent else (known, most)
 
+    def _signal(self, census: Census) -> tuple[float, float]:
+        """The least of any layer; where it is unknown in some, it may be 0 there."""
+        values = [getattr(layer.signal, self.count) for layer in census.layers]
+        known = [value for value in values if value is not None]
+        most = min(known, default=inf)
+        return (most, most) if len(known) == len(values) else (0.0, most)
+
+    def _layers(self, census: Census) -> tuple[float, float]:
+        """How many layers a word holds of, and of how many it may."""
+        known = sum(WORDS[self.count] in census.words(layer) for layer in census.layers)
+        most = known + sum(_is_open(layer, WORDS[self.count]) for layer in census.layers)
+        total = max(len(census.layers), 1)
+        return (100 * known / total, 100 * most / total) if self.percent else (known, most)
+
     def _verdicts(self, census: Census) -> set[bool]:
         low, high = self._range(census)
         ends = {COMPARE[self.compare](end, self.number) for end in (low, high)}
         if self.compare in ("==", "!=") and low < self.number < high:
             return {True, False}
         return ends
+
+
+def _is_open(layer: LayerCensus, word: str) -> bool:
+    """Whether what would decide about a word is unknown."""
+    if word == BENDS_NOTHING:
+        return layer.bends is None
+    return (layer.signal.spread if word == HAVE_MERGED else layer.signal.gradient) is None

@@ -9,7 +9,7 @@ from torch import distributed
 
 from ..errors import AliveError
 from ..functional.ranks import world_size
-from .census import Census
+from .record import Census
 
 
 def gather(found: Census | None, *, process_group: Any = None) -> Census:

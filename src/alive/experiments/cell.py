@@ -188,7 +188,7 @@ class Row:
         """The row of a net that came to its end, be it a bad one."""
         rows, best, health = done.result.rows, done.result.best, done.health
         counts = (0, 0, 0) if health is None else (health.units.dead, health.units.linear, health.points.dead)
-        last = FleetRow(**asdict(rows[-1]), **dict(zip(HEALTH, counts, strict=True))) if rows else None
+        last = FleetRow(**rows[-1].columns(), **dict(zip(HEALTH, counts, strict=True))) if rows else None
         columns = {name: [getattr(row, name) or 0.0 for row in rows] for name in LOOP_COLUMNS}
         if done.residuals:
             columns["residual"] = list(done.residuals[: len(rows)])

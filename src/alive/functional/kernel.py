@@ -7,21 +7,11 @@ a group's end is its largest z on side 0, and its largest −z on side 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from numba import njit
+
+from .keeping import compiled
 
 CHUNK = 128  # positions compared at once before looking closer: without a branch the comparison runs in vectors
-
-
-def compiled(function: Callable[..., Any]) -> Any:
-    """Compile once and for all; or anew in each process, where neither package nor user has a folder to write to."""
-    try:
-        return njit(cache=True, nogil=True, error_model="numpy")(function)
-    except RuntimeError:
-        return njit(nogil=True, error_model="numpy")(function)
 
 
 @compiled

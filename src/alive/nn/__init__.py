@@ -5,7 +5,8 @@ from .farkas import FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear, Fark
 from .fixup import FixupNet
 from .highway import Highway
 from .identity import AllConvResNet, IdentityBlock, all_conv_34
-from .init import INITIALISERS, initialise_
+from .init import INITIALISERS, initialise_, starts_for
+from .norms import Standardise, with_batch_norm
 from .rectangular import Rectangular, RectangularConv, parse_rectangle
 from .skips import COMPARED, SkipConv, SkipDense
 from .van import VANBlock
@@ -29,9 +30,12 @@ __all__ = [
     "ResNet",
     "SkipConv",
     "SkipDense",
+    "Standardise",
     "VANBlock",
     "all_conv_34",
     "initialise_",
     "parse_rectangle",
     "set_epoch",
+    "starts_for",
+    "with_batch_norm",
 ]

@@ -110,6 +110,25 @@ def initialise_(
             module.reset_parameters()
 
 
+def starts_for(model: nn.Module) -> tuple[str, ...]:
+    """The names of the starts that `initialise_` would not refuse for a model; nothing is changed.
+
+    >>> starts_for(nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 1)))
+    ('glorot', 'kaiming', 'torch', 'zeros')
+    """
+    try:
+        hidden, last = _split(model, None)
+    except AliveError:
+        return ()
+    if any(isinstance(layer.weight, nn.parameter.UninitializedTensorMixin) for layer in (*hidden, last)):
+        return ()
+    try:
+        _expect_chain(hidden, last)
+    except AliveError:
+        return tuple(name for name in INITIALISERS if name != "mirrored")
+    return tuple(INITIALISERS)
+
+
 def _split(model: nn.Module, output: str | None) -> tuple[list[Layer], Layer]:
     """All layers but the output, and the output."""
     layers = {path: module for path, module in model.named_modules() if isinstance(module, Layer)}

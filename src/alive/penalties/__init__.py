@@ -1,7 +1,8 @@
 """What keeps a model alive while it trains: penalties, and multipliers that phase its skips out."""
 
 from .jumpstart import Jumpstart
+from .pull import pull
 from .schedule import Schedule
 from .van import VANController
 
-__all__ = ["Jumpstart", "Schedule", "VANController"]
+__all__ = ["Jumpstart", "Schedule", "VANController", "pull"]

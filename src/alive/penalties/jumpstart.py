@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from inspect import signature
+from typing import Any, Never
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +21,6 @@ from .layer import Layer, arranged
 from .passes import Passes
 from .schedule import Schedule
 
-OPTIONS = ("weight", "aggregate", "include_output", "layers", "point_axis", "unit_axes", "activations", "outputs")
-RANKS = ("across_ranks", "process_group")
 RELU = Activation("relu")
 UNREAD = 100  # forward passes whose penalty nobody asked for, before we say so
 
@@ -38,7 +37,12 @@ class Jumpstart:
     ...     loss.backward()
 
     weight          λ: a number, or a Schedule moved by `set_progress`
-    rule            keywords of `functional.Separation`: mode, conv, against, balance, margins, ties
+    mode            U: units, P: points, UP: both, L: one pair of extremes a layer
+    conv            channel: a unit is a channel and a point a sample; position: each position counts on its own
+    against         both, or only death, or only linearity
+    balance         β, the share of ξ⁺ (on for some) when against both; the rest is that of ξ⁻ (off for some)
+    pos_margin, neg_margin   by how much a unit or point is to be on for some, and off for some
+    ties            split: equal extremes share the gradient; single: the first gets it
     aggregate       sumsq | sum | norm | mean | balanced
     include_output  also ask it of the model's output, as the Jumpstart paper's CIFAR runs did
     layers          patterns of tap names to keep to, such as "features.*"
@@ -55,6 +59,13 @@ class Jumpstart:
         model: nn.Module,
         weight: float | Schedule = 1e-4,
         *,
+        mode: str = "UP",
+        conv: str = "channel",
+        against: str = "both",
+        balance: float = 0.5,
+        pos_margin: float = 1.0,
+        neg_margin: float = 1.0,
+        ties: str = "split",
         aggregate: str = "sumsq",
         include_output: bool = False,
         layers: Sequence[str] = (),
@@ -64,12 +75,12 @@ class Jumpstart:
         outputs: Mapping[type[nn.Module], Output] | None = None,
         across_ranks: bool = True,
         process_group: ranks.Group = None,
-        **rule: Any,
+        **unknown: Never,
     ) -> None:
-        for option in rule:
-            expect_one_of("option", option, [*Separation.__dataclass_fields__, *OPTIONS, *RANKS])
+        for option in unknown:
+            expect_one_of("option", option, OPTIONS)
         expect_one_of("aggregate", aggregate, AGGREGATES)
-        self.rule = Separation(**rule)
+        self.rule = Separation(mode, conv, against, balance, pos_margin, neg_margin, ties)
         self.schedule = weight if isinstance(weight, Schedule) else Schedule(weight)
         self.weight = self.schedule(0.0)
         if any(isinstance(watcher, Jumpstart) for watcher in watchers(model)):
@@ -262,6 +273,9 @@ class Jumpstart:
         if kind not in self._warned:
             self._warned.add(kind)
             warnings.warn(text, stacklevel=3)
+
+
+OPTIONS = [name for name in signature(Jumpstart).parameters if name not in ("model", "unknown")]
 
 
 def _can_fuse(call: Call) -> bool:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from jinja2 import Environment, PackageLoader
 
 from .._version import __version__
+from ..experiments.papers import PAPERS
 from ..experiments.recorded import Book
 from ..experiments.spec import REPRODUCED
 from ..files import write_atomically
@@ -37,6 +38,7 @@ def write_evidence(sources: Sequence[Source], book: Book, folder: Path) -> Path:
         sections=found,
         pictures=pictures,
         papers=_papers(found),
+        cited=PAPERS,
         index=_index(found),
         summary=summary(found),
         verdicts=VERDICTS,

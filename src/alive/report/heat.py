@@ -65,7 +65,9 @@ def seeds_of(rows: Sequence[Row]) -> str:
     least, most = min(places.values()), max(places.values())
     said = str(most) if least == most else f"{least} to {most}"
     verb = "train" if _on_moons(rows) else "learn"
-    return f"colour: mean of {said} seed{'s' * (most > 1)}; number: how many of the {said} {verb}"
+    if most == 1:
+        return f"colour: best accuracy of the one seed; number: 1 if it {verb}s, else 0"
+    return f"colour: mean of {said} seeds; number: how many of the {said} {verb}"
 
 
 def means(rows: Sequence[Row], *, test: bool = False) -> dict[Place, float]:

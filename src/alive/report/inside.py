@@ -86,7 +86,12 @@ def decisions(rows: Sequence[Row], path: Path) -> None:
     data = DATA[shown[0].cell.data]()
     several = len({row.member.epochs for row in shown}) > 1
     panels = [_panel(row, several=several) for row in shown]
-    decision_maps(panels, data.train_x.double().numpy(), data.train_y.numpy(), path)
+    first = shown[0].member
+    about = f"seed {first.seed}; {shown[0].cell.data}, {len(data.train_y)} training points"
+    sizes = {f"{row.member.depth}x{row.member.width}" for row in shown}
+    if len(sizes) == 1:
+        about = f"{first.depth} hidden layers of {first.width} ReLU units; {about}"
+    decision_maps(panels, data.train_x.double().numpy(), data.train_y.numpy(), path, about=(about,))
 
 
 @torch.no_grad()

@@ -12,7 +12,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 
 from ..errors import AliveError
-from ..experiments import Claim, Experiment, Measured, Row
+from ..experiments import EXPERIMENTS, Claim, Experiment, Measured, Row
+from ..experiments.papers import PAPERS
 from ..files import write_atomically
 from .curves import curves, learning
 from .heat import heat
@@ -52,7 +53,9 @@ class Part:
 
     @property
     def command(self) -> str:
-        """What made it."""
+        """What made it, as far as alive knows."""
+        if self.experiment.name not in EXPERIMENTS:
+            return "an experiment of your own"
         variant = "" if self.architecture == "dense" else f" --architecture {self.architecture}"
         return f"alive reproduce {self.experiment.name} --scale {self.scale} --seeds {self.seeds}{variant}"
 
@@ -100,8 +103,10 @@ def judge(part: Part) -> list[Judged]:
     return [Judged(claim, claim.measure(part.rows)) for claim in claims]
 
 
-def write_report(parts: Sequence[Part], made_on: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
-    """Draw all figures into the folder and write the page; returns the files."""
+def write_report(
+    parts: Sequence[Part], made_on: Sequence[Mapping[str, Any]], folder: Path, *, note: str = ""
+) -> list[Path]:
+    """Draw all figures into the folder and write the page, the note at its end; returns the files."""
     _make(folder)
     files: list[Path] = []
     sections = []
@@ -114,7 +119,7 @@ def write_report(parts: Sequence[Part], made_on: Sequence[Mapping[str, Any]], fo
             pictures.append({"source": _inlined(path), "caption": figure.caption})
         sections.append({"part": part, "claims": judge(part), "pictures": pictures})
     environment = Environment(loader=PackageLoader("alive.report", "templates"), autoescape=True)
-    page = environment.get_template("report.html").render(sections=sections, made_on=made_on)
+    page = environment.get_template("report.html").render(sections=sections, made_on=made_on, note=note, papers=PAPERS)
     write_atomically(folder / PAGE, page.encode())
     return [*files, folder / PAGE]
 

@@ -36,8 +36,9 @@ def winners(rows: Sequence[Row], path: Path) -> None:
     bar = figure.colorbar(image, ax=axes, aspect=30, pad=0.01)
     bar.set_label("best training accuracy", fontsize=8)
     bar.ax.tick_params(labelsize=7)
+    over = "one seed" if len({row.member.seed for row in rows}) == 1 else "mean over seeds"
     figure.suptitle(
-        "mean over seeds at the better learning rate; framed: the best of a depth and width, and who ties", fontsize=9
+        f"{over} at the better learning rate; framed: the best of a depth and width, and who ties", fontsize=9
     )
     save_figure(figure, path, laid_out=False)
 

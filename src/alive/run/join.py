@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +17,8 @@ from ..errors import AliveError
 from .place import cores
 
 KNOCK = 5.0  # seconds in which the address must answer
+AGAIN = 1.0  # seconds in which a head that is at work must answer, and between two calls
+GONE = 5.0  # seconds without an answer after which it is gone
 OBJECTS = 2**27  # bytes for objects of a Ray that is started here; rows are small
 CURE = "Start a cluster with `ray start --head`, or leave --address out to use the cores of this machine"
 QUIET = {
@@ -31,30 +35,63 @@ def joined(address: str | None, threads: int | None) -> Iterator[Any]:
 
     Where this process is connected already, that cluster is used and stays; an address is then refused.
     """
-    with _quiet():
-        ray = _imported()
-        address = address or (None if ray.is_initialized() else os.environ.get("RAY_ADDRESS") or "local")
-        if ours := address is not None:
-            _join(ray, address, threads)
-    try:
-        with _hushed(ray):
-            yield ray
-    finally:
-        if ours:
-            ray.shutdown()
+    address = address or (None if _connected() else os.environ.get("RAY_ADDRESS") or "local")
+    if address not in (None, "local", "auto"):
+        _knock(address)  # before Ray is loaded, which takes seconds
+    with _muffled():
+        with _quiet():
+            ray = _imported()
+            if ours := address is not None:
+                _join(ray, address, threads)
+        try:
+            with _hushed(ray):
+                yield ray
+        finally:
+            if ours:
+                ray.shutdown()
+
+
+class Head:
+    """The head of a cluster, called now and then: without it Ray waits a minute, then dies with a page of text."""
+
+    def __init__(self, ray: Any, address: str | None) -> None:
+        given = address or os.environ.get("RAY_ADDRESS") or ""
+        self.address = given if given.startswith("ray://") else str(ray.get_runtime_context().gcs_address)
+        self._heard = time.monotonic()
+
+    def expect_there(self) -> None:
+        """Refuse to go on once it has not answered for some seconds; each call that it takes is quick."""
+        while True:
+            try:
+                _call(self.address, AGAIN)
+                self._heard = time.monotonic()
+                return
+            except OSError as error:
+                if time.monotonic() - self._heard > GONE:
+                    raise AliveError(
+                        f"the head of the Ray cluster at {self.address} is gone ({error.strerror or error}); finished "
+                        "rows are kept",
+                        "Start it again, and run again",
+                    ) from None
+                time.sleep(AGAIN)
+
+
+def _connected() -> bool:
+    """Whether this process is on a cluster already; one that has not loaded Ray is not."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
 
 
 def _imported() -> Any:
     try:
         return import_module("ray")
     except ImportError:
-        raise AliveError("the engine ray needs Ray, which is not installed", 'Run pip install "alive[ray]"') from None
+        cure = 'Run pip install ".[ray]" in your clone of alive'
+        raise AliveError("the engine ray needs Ray, which is not installed", cure) from None
 
 
 def _join(ray: Any, address: str, threads: int | None) -> None:
     own = address == "local"
-    if not own and address != "auto":
-        _knock(address)
     if ray.is_initialized():
         raise AliveError("this process is on a Ray cluster already", "Leave the address out, or call ray.shutdown()")
     alone = {"num_cpus": threads or cores(), "object_store_memory": OBJECTS, "include_dashboard": False}
@@ -73,9 +110,14 @@ def _knock(address: str) -> None:
             f"{address!r} is no address of a Ray cluster", "Write it as host:port, ray://host:port or auto"
         )
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK).close()
+        _call(address, KNOCK)
     except (OSError, OverflowError) as error:
         raise AliveError(f"no Ray cluster answers at {address} ({error})", CURE) from None
+
+
+def _call(address: str, patience: float) -> None:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=patience).close()
 
 
 @contextmanager
@@ -88,6 +130,35 @@ def _hushed(ray: Any) -> Iterator[None]:
         yield
     finally:
         worker.print_to_stdstream = before
+
+
+@contextmanager
+def _muffled() -> Iterator[None]:
+    """Ray's C++ part writes to the terminal whatever it is told: its lines go nowhere, those of Python as ever."""
+    before = sys.stderr
+    try:
+        terminal = os.dup(2)
+    except OSError:  # closed: there is nothing to hear
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, os.fdopen(terminal, "w", buffering=1, errors="replace") as ours:
+        if _is_terminal(before):
+            before.flush()
+            sys.stderr = ours
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            ours.flush()
+            os.dup2(terminal, 2)
+            sys.stderr = before
+
+
+def _is_terminal(stream: object) -> bool:
+    """Whether a stream writes to where errors go, and not, say, to a test that listens."""
+    with suppress(OSError, AttributeError, ValueError):
+        return bool(stream.fileno() == 2)  # type: ignore[attr-defined]
+    return False
 
 
 @contextmanager

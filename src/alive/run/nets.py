@@ -18,6 +18,7 @@ import torch
 from ..data import Data
 from ..errors import AliveError
 from ..experiments import Cell, Row
+from ..interrupts import unreached
 from ..train.net import Net, train_net
 from ..train.result import Row as Epoch
 from .heart import heart
@@ -109,9 +110,10 @@ class _Crew:
 
     def work(self) -> int:
         """Let them work to the end; returns how many were killed. What one of them refuses is raised here."""
-        for worker in self._workers:
-            worker.start()
         try:
+            with unreached():
+                for worker in self._workers:
+                    worker.start()
             while any(worker.is_alive() for worker in self._workers) and not self._faults:
                 self._read(LOOK)
             self._read(0.0)
@@ -147,7 +149,9 @@ def _end(workers: Sequence[BaseProcess]) -> None:
     for worker in workers:
         if worker.is_alive():
             worker.terminate()
-        worker.join()
+    for worker in workers:
+        if worker.pid is not None:
+            worker.join()
 
 
 def _worker(path: Path, cells: Sequence[Cell], parent: int, post: Any) -> None:

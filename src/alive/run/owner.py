@@ -29,8 +29,10 @@ class Owner:
 
     def sees_alive(self, host: str, pid: int, birth: str, beat: float) -> bool:
         """Whether a claimant still lives, as far as can be seen from here."""
+        if not (isinstance(pid, int) and isinstance(beat, float) and 0 < pid < 2**31):
+            return False  # damaged on the disk: nobody's
         if host != self.host or os.name == "nt":  # Windows cannot ask after a process without disturbing it
-            return time.time() - beat < STALE
+            return abs(time.time() - beat) < STALE
         return _exists(pid) and _birth(pid) == birth
 
 

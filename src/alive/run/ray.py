@@ -15,7 +15,7 @@ from ..experiments import Cell
 from ..train.fleet import Member
 from .board import Board
 from .heart import heart
-from .join import joined
+from .join import Head, joined
 from .load import Done, Load, train
 from .owner import Owner
 from .place import versions
@@ -51,7 +51,7 @@ def run_on_ray(
         return 0
     with joined(address, threads) as ray, bar or nullcontext():
         try:
-            return _Driver(ray, wanted, store, threads, bar).work()
+            return _Driver(ray, Head(ray, address), wanted, store, threads, bar).work()
         except KeyboardInterrupt:
             raise KeyboardInterrupt("what is finished is stored; the same command goes on from there") from None
         except ray.exceptions.RayTaskError:
@@ -64,7 +64,10 @@ def run_on_ray(
 class _Driver:
     """Keeps the cluster busy, and brings home what it has done."""
 
-    def __init__(self, ray: Any, wanted: dict[str, Cell], store: Store, threads: int | None, bar: Bar | None) -> None:
+    def __init__(
+        self, ray: Any, head: Head, wanted: dict[str, Cell], store: Store, threads: int | None, bar: Bar | None
+    ) -> None:
+        self._head = head
         self._ray, self._wanted, self._store, self._threads = ray, wanted, store, threads
         self._owner, self._trained, self._number = Owner.me(), 0, 0
         self._train = ray.remote(num_cpus=1, max_retries=0)(train)  # who died is counted here
@@ -78,6 +81,7 @@ class _Driver:
             try:
                 self._show()
                 while ahead := self._ahead():
+                    self._head.expect_there()
                     self._launch(ahead)
                     self._land(LOOK)
                 return self._trained

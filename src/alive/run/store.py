@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from ..experiments import Cell, Row
 from ..experiments.cell import canonical
 from .owner import Owner
 from .place import hardware, versions
+from .sums import CELL, RUN, TABLE, fault_of, faults, has_sums, name_of, write_sum
 
 APPLICATION = 0x616C6976  # "aliv": says whose file this is
 VERSION = 1
@@ -32,7 +35,10 @@ SCHEMA = (
         experiment TEXT NOT NULL, scale TEXT NOT NULL, architecture TEXT NOT NULL, seeds INTEGER NOT NULL,
         asked REAL NOT NULL, PRIMARY KEY (experiment, scale, architecture)
     ) WITHOUT ROWID""",
+    TABLE,
 )
+SAID = 2  # faults looked for: the first is said, and that there are more
+COPY = "Restore it from a copy, or name another file with --store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +88,43 @@ class Store:
         """The rows of these cells, as far as they are done, in the order of the cells."""
         found = []
         with self._guarded():
+            kept = "(SELECT sum FROM sums WHERE name = key)" if has_sums(self._db) else "NULL"
             for cell in cells:
-                query = "SELECT result, weights FROM cells WHERE key = ?"
-                for result, weights in self._db.execute(query, (cell.key,)):
-                    found.append(self._read(cell, result, weights))
+                for *values, total in self._db.execute(f"SELECT {CELL}, {kept} FROM cells WHERE key = ?", (cell.key,)):
+                    found.append(self._read(cell, tuple(values), total))
         return found
 
-    def _read(self, cell: Cell, result: str, weights: bytes | None) -> Row:
+    def _read(self, cell: Cell, values: tuple[Any, ...], total: str | None) -> Row:
         """One row; what another version wrote, or nobody, is said."""
         try:
-            return Row.read(cell, json.loads(result), weights)
-        except ValueError as error:  # among them what json cannot read
+            row = Row.read(cell, json.loads(values[3]), values[4])
+            if fault := fault_of("cells", values, total):
+                raise ValueError(fault)
+            return row
+        except (ValueError, TypeError) as error:  # among them what json cannot read
             net = f"{cell.label} {cell.member.depth}x{cell.member.width}, seed {cell.member.seed}"
             raise AliveError(
                 f"{self.path}: the row of {net} cannot be read ({error}); another version of alive wrote it, or it is "
                 "damaged",
-                "Use the alive that wrote it, or name another file with --store",
+                f"Use the alive that wrote it; if it is damaged: {COPY[0].lower()}{COPY[1:]}",
             ) from None
+
+    def check(self) -> None:
+        """Refuse a store of which any part is damaged: the file, or a row."""
+        with self._guarded():
+            found = list(islice(faults(self._db), SAID))
+        if found:
+            more = ", and there is more" if len(found) == SAID else ""
+            key = found[0].removeprefix("row ").partition(":")[0]
+            delete = f"; or delete the row (DELETE FROM cells WHERE key = '{key}') to have it trained again"
+            cure = COPY + (delete if found[0].startswith("row ") else "")
+            raise AliveError(f"the store {self.path} is damaged: {found[0]}{more}", cure)
+
+    def holds(self, *, but: Collection[str] = ()) -> dict[str, int]:
+        """How many finished networks of which method it holds, but for those of some keys."""
+        with self._guarded():
+            stored = self._db.execute("SELECT key, settings FROM cells").fetchall()
+        return dict(Counter(json.loads(text)["member"]["method"] for key, text in stored if key not in but))
 
     def claim(self, keys: Sequence[str], owner: Owner) -> set[str]:
         """Take those of the keys that are neither done nor in the hands of a living process."""
@@ -143,8 +169,9 @@ class Store:
         with self._transaction() as db:
             for row in rows:
                 key, settings, result = row.cell.key, canonical(row.cell.settings), canonical(row.result)
-                values = (key, settings, row.member.seed, result, row.weights, made, where, seconds, now)
-                db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+                values = (key, settings, row.member.seed, result, row.weights, made, where, float(seconds), now)
+                if db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values).rowcount:
+                    write_sum(db, key, values)
                 db.execute("DELETE FROM claims WHERE key = ?", (key,))
 
     def ask(self, run: Run) -> None:
@@ -154,12 +181,18 @@ class Store:
                 "INSERT INTO runs VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET seeds = max(seeds, excluded.seeds)",
                 (run.experiment, run.scale, run.architecture, run.seeds, time.time()),
             )
+            for values in db.execute(f"SELECT {RUN} FROM runs").fetchall():
+                if values[:3] == (run.experiment, run.scale, run.architecture):
+                    write_sum(db, name_of(values), values)
 
     def runs(self) -> list[Run]:
         """All that was asked for, oldest first."""
-        query = "SELECT experiment, scale, architecture, seeds FROM runs ORDER BY asked, experiment"
         with self._guarded():
-            return [Run(*values) for values in self._db.execute(query)]
+            found = self._db.execute(f"SELECT {RUN} FROM runs ORDER BY asked, experiment").fetchall()
+        for values in found:
+            if fault := fault_of("runs", values, None):
+                raise AliveError(f"the store {self.path} is damaged: the run {values[0]!r}: {fault}", COPY)
+        return [Run(*values[:4]) for values in found]
 
     def made_on(self) -> list[dict[str, Any]]:
         """The machines and versions that made the rows: each kind once."""
@@ -191,14 +224,20 @@ class Store:
         if (application, version, tables) == (0, 0, 0):
             raise AliveError(f"the store {self.path} is empty", "Run `alive reproduce` first")
         if application != APPLICATION:
-            raise AliveError(f"{self.path} is a database of another program", "Name another file with --store")
-        if version > VERSION:
             raise AliveError(
-                f"{self.path} was made by a newer alive", "Update alive, or name another file with --store"
+                f"{self.path} is a database of another program, or a damaged one", "Name another file with --store"
+            )
+        if version != VERSION:
+            raise AliveError(
+                f"{self.path} was made by a newer alive, or is damaged",
+                "Update alive, or name another file with --store",
             )
         if create:
             self._patiently("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
+            if not has_sums(self._db):  # of an earlier version
+                with self._transaction() as db:
+                    db.execute(TABLE)
         for table in ("cells", "claims", "runs"):
             self._db.execute(f"SELECT count(*) FROM {table}").fetchone()
 
@@ -262,13 +301,13 @@ def _to_read(path: Path) -> sqlite3.Connection:
 
 
 def _worded(path: Path, error: sqlite3.Error) -> AliveError:
-    code = getattr(error, "sqlite_errorname", "")
+    code, said = getattr(error, "sqlite_errorname", ""), " ".join(str(error).split())
     if code.startswith("SQLITE_FULL"):
         return AliveError(f"no room left to write {path}; all finished rows are safe", "Free some disk and run again")
-    if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")) or "no such table" in str(error):
-        return AliveError(f"{path} is no store of alive, or is damaged ({error})", "Name another file with --store")
+    if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")) or "no such" in str(error) or "decode" in str(error):
+        return AliveError(f"{path} is no store of alive, or is damaged ({said})", COPY)
     if code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR", "SQLITE_PERM")):
-        return AliveError(f"cannot write {path}: {error}", "Choose a folder that exists and can be written")
+        return AliveError(f"cannot write {path}: {said}", "Choose a folder that exists and can be written")
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return AliveError(f"{path} was locked by another process for {PATIENCE:.0f} seconds", "Run again later")
-    return AliveError(f"the store {path} refuses: {error}", "Name another file with --store")
+    return AliveError(f"the store {path} refuses: {said}", COPY)

@@ -21,7 +21,7 @@ from ..files import expect_writable, write_atomically
 from ..taps import bare
 from .reading import copied, evaluating, largest_difference, outputs
 
-INSTALL = 'pip install "alive[export]"'
+INSTALL = 'Run pip install ".[export]" in your clone of alive'
 EXPORTER_WARNINGS = (r"`isinstance\(treespec, LeafSpec\)` is deprecated",)
 Runner = Callable[[Tensor], Tensor]
 
@@ -35,11 +35,18 @@ class Exported:
     difference: float
 
 
-def to_onnx(model: nn.Module, path: str | PathLike[str], example: Tensor, *, tolerance: float = 1e-4) -> Exported:
+def to_onnx(
+    model: nn.Module,
+    path: str | PathLike[str] | Tensor,
+    example: Tensor | str | PathLike[str],
+    *,
+    tolerance: float = 1e-4,
+) -> Exported:
     """Write a model in eval mode as ONNX with a free batch size, then run the file in onnxruntime.
 
     The outputs on the example [N, ...], and on batches of other sizes, must agree with the model's within `tolerance`
-    of the largest output, or nothing is written.
+    of the largest output, or nothing is written. Path and example may change places: torch's own exporter
+    has the example first.
 
     >>> import tempfile
     >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -68,10 +75,16 @@ def to_onnx(model: nn.Module, path: str | PathLike[str], example: Tensor, *, tol
         session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
         return lambda x: torch.from_numpy(session.run(None, {"input": x.cpu().numpy()})[0])
 
-    return _export(model, Path(path), example, tolerance, write, read)
+    return _export("to_onnx", model, path, example, tolerance, write, read)
 
 
-def to_exported(model: nn.Module, path: str | PathLike[str], example: Tensor, *, tolerance: float = 1e-4) -> Exported:
+def to_exported(
+    model: nn.Module,
+    path: str | PathLike[str] | Tensor,
+    example: Tensor | str | PathLike[str],
+    *,
+    tolerance: float = 1e-4,
+) -> Exported:
     """Write a model in eval mode with torch.export (a .pt2 file) with a free batch size, then load and run the file.
 
     Checked as `to_onnx` checks; read it with `torch.export.load(path).module()`.
@@ -95,27 +108,20 @@ def to_exported(model: nn.Module, path: str | PathLike[str], example: Tensor, *,
         with _quiet_exporter():
             return torch.export.load(io.BytesIO(data)).module()
 
-    return _export(model, Path(path), example, tolerance, write, read)
+    return _export("to_exported", model, path, example, tolerance, write, read)
 
 
 def _export(
+    name: str,
     model: nn.Module,
-    path: Path,
-    example: Tensor,
+    path: str | PathLike[str] | Tensor,
+    example: Tensor | str | PathLike[str],
     tolerance: float,
     write: Callable[[nn.Module, Tensor], bytes],
     read: Callable[[bytes], Runner],
 ) -> Exported:
     """Write, read back, compare; the file appears only when the comparison holds."""
-    expect(
-        [
-            (
-                isinstance(example, Tensor) and example.dim() >= 1 and len(example) >= 1,
-                "example must be a batch [N, ...], one tensor: only models of one argument are written",
-            ),
-            (tolerance > 0, f"tolerance must be above 0, got {tolerance}"),
-        ]
-    )
+    path, example = _arguments(name, model, path, example, tolerance)
     expect_writable(path)
     copy = copied(bare(model)).eval()
     batch = torch.cat([example, example])  # exporters take a batch of one for a constant
@@ -133,6 +139,34 @@ def _export(
         )
     write_atomically(path, data)
     return Exported(path, len(data), difference)
+
+
+def _arguments(name: str, model: object, path: object, example: object, tolerance: float) -> tuple[Path, Tensor]:
+    """The path and the example, whichever came first; anything else is refused with the way it is called."""
+    if isinstance(path, Tensor):
+        path, example = example, path
+    held = getattr(model, "model", None)
+    hint = f"; give its model, {name}(folded.model, ...)" if isinstance(held, nn.Module) else ""
+    said = f"{name}(model, path, example) wants"
+    expect(
+        [
+            (isinstance(model, nn.Module), f"{said} an nn.Module as its model, got {type(model).__name__}{hint}"),
+            (isinstance(path, str | PathLike), f"{said} a file name as its path, got {type(path).__name__}"),
+            (
+                isinstance(example, Tensor) and example.dim() >= 1 and len(example) >= 1,
+                f"{said} as its example a batch [N, ...], one tensor, got {_described(example)}: only models of one "
+                "argument are written",
+            ),
+            (tolerance > 0, f"tolerance must be above 0, got {tolerance}"),
+        ]
+    )
+    assert isinstance(path, str | PathLike)
+    assert isinstance(example, Tensor)
+    return Path(path), example
+
+
+def _described(example: object) -> str:
+    return f"a tensor {list(example.shape)}" if isinstance(example, Tensor) else type(example).__name__
 
 
 def _written(write: Callable[[nn.Module, Tensor], bytes], model: nn.Module, batch: Tensor) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 import torch
@@ -23,6 +24,8 @@ from .reading import copied, evaluating, graph_of, largest_difference, named, ou
 
 SAID = 5  # blocks an error names
 ASKS = ("__get__", "dim", "size", "numel", "stride", "is_contiguous")  # questions that read no values; .shape is a get
+NEEDS_EXAMPLE = "merge_batch_norm needs an example, or batches to refresh from, to see what feeds what"
+POINTS = 64  # of a tensor to refresh from that serve as the example
 MERGEABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -33,7 +36,8 @@ class Folded:
     model       the plain network, a copy
     blocks      paths of the gates that are gone and of the Dirac layers that were written out
     residual    the largest 1-α among the gates: 0 if nothing but zeros was dropped
-    difference  the largest change of an output on the example, eval mode; None without an example
+    difference  the largest change of an output on the example in eval mode, of this very model: after `refresh` and
+                `merge_batch_norm`; None without an example
     dropped     parameters that are gone
     """
 
@@ -71,7 +75,7 @@ def fold(
 
     tol               how much of a skip may be cut off
     example           a batch (a tuple for several arguments, a dict for named ones) on which the change of the output
-                      is measured
+                      is measured; by default the first batch of `refresh`, of a tensor its first 64 points
     refresh           a tensor of inputs or batches, on which batch norms gather their statistics anew: those gathered
                       while there were skips are stale. Of a batch with labels as many parts are used as `example` has
     merge_batch_norm  then write each batch norm into the layer before it, where on the example it is its only
@@ -88,18 +92,38 @@ def fold(
     gates = {path: module for path, module in model.named_modules() if isinstance(module, Gate)}
     diracs = {path: m for path, m in model.named_modules() if isinstance(m, DiracLinear | DiracConv2d)}
     _expect_ready(model, gates, diracs, tol)
-    expect([(not merge_batch_norm or example is not None, "merge_batch_norm needs an example to see what feeds what")])
+    if refresh is not None:
+        example, refresh = _first_of(refresh, example)
+    expect([(not merge_batch_norm or example is not None, NEEDS_EXAMPLE)])
     plain = _without_gates(_written_out(copied(model)))
+    if refresh is not None:
+        refresh_batch_norm_(plain, refresh, arguments=_arguments(example))
+    if merge_batch_norm:
+        _merge_batch_norm_(plain.eval(), example)
     difference = None
     if example is not None:
         with evaluating(model, plain):
             difference = largest_difference(outputs(model, example), outputs(plain, example))
-    if refresh is not None:
-        refresh_batch_norm_(plain, refresh, arguments=len(example) if isinstance(example, tuple) else 1)
-    if merge_batch_norm:
-        _merge_batch_norm_(plain.eval(), example)
     residual = max((float((1 - gate.alpha.detach()).max()) for gate in gates.values()), default=0.0)
     return Folded(plain, (*gates, *diracs), residual, difference, _size(model) - _size(plain))
+
+
+def _first_of(batches: Tensor | Iterable[Any], example: Any) -> tuple[Any, Tensor | Iterable[Any]]:
+    """The example, if none is given the inputs of the first batch; and all batches, which may be given only once."""
+    if example is not None:
+        return example, batches
+    if isinstance(batches, Tensor):
+        return batches[:POINTS], batches
+    rest = iter(batches)
+    first = next(rest, None)
+    if first is None:
+        return None, ()
+    inputs = first[0] if isinstance(first, list | tuple) else first
+    return inputs, chain([first], rest)
+
+
+def _arguments(example: Any) -> int:
+    return len(example) if isinstance(example, tuple) else 1
 
 
 @torch.no_grad()

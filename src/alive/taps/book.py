@@ -23,6 +23,7 @@ class Entry(NamedTuple):
     layout: Layout | None
     shape: tuple[int, ...]
     trace: int  # of the weighted operations before it
+    where: str = ""  # the line of the user's that calls it
 
 
 class Book:

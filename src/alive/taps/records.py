@@ -14,11 +14,34 @@ from .kinds import HANDMADE
 
 
 class Tap(NamedTuple):
-    """A place where pre-activations meet a one-sided activation."""
+    """A place where pre-activations meet a one-sided activation, and the line that calls it, where it is known."""
 
     name: str
     activation: Activation
     layout: Layout
+    where: str = ""
+
+    @property
+    def label(self) -> str:
+        """A name that leads to the place."""
+        return label(self.name, self.layout.made_by, self.activation.name)
+
+
+def label(name: str, made_by: str, activation: str) -> str:
+    """What made the input, and the activation that it meets, without the path that both share.
+
+    >>> label("relu#15", "convs.14", "relu"), label("block.0.act", "block.0.conv", "gelu"), label("3", "2", "relu")
+    ('convs.14 → relu', 'block.0.conv → act', '2 → relu')
+    """
+    if not made_by:
+        return name
+    steps, shared = name.rstrip("'").split("#")[0].split("."), 0
+    for ours, theirs in zip(steps[:-1], made_by.split("."), strict=False):
+        if ours != theirs:
+            break
+        shared += 1
+    last = ".".join(steps[shared:])
+    return f"{made_by} → {activation if last.isdigit() else last}"
 
 
 class Call(NamedTuple):

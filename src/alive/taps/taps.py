@@ -30,8 +30,9 @@ from .batch import Batch, shapes_of
 from .book import ANY, Book, Entry
 from .declared import Output, declared, expect_outputs
 from .kinds import LEARNED, MASKS, PLAIN, READERS, UNIT_AXIS, Masks, Seen, is_pre_activation
+from .lines import line_of_call
 from .models import bare, expect_declared, expect_no_replica, named_modules, tell_hidden
-from .records import Call, Place, Tap, Unseen, Watcher
+from .records import Call, Place, Tap, Unseen, Watcher, label
 from .sizes import Sizes, follows, rows_of
 
 
@@ -39,9 +40,10 @@ class Taps:
     """Watches every one-sided activation of a model until `remove`.
 
     Names are module paths: `features.3`; `block.0.relu` for a function called in `block.0`; `#2` marks the second
-    use in one pass. `layers` keeps only names that match one of its patterns; `unit_axes` overrides, by name or
-    pattern, the axis the units lie on; `activations` declares modules of the user's own as one-sided, `outputs` what
-    modules return that cannot be followed. One pass at a time: calls from a second thread are refused.
+    use in one pass. `layers` keeps only what matches one of its patterns by its name, or by its label, such as
+    `convs.14 → relu`; `unit_axes` overrides, by name or pattern, the axis the units lie on; `activations` declares
+    modules of the user's own as one-sided, `outputs` what modules return that cannot be followed. One pass at a time:
+    calls from a second thread are refused.
     """
 
     def __init__(
@@ -293,13 +295,13 @@ class Taps:
         """Carry an activation out, under the watcher's eyes if it is a layer that was asked for."""
         if entry.layout is None:
             return activate()
-        if not self._asked_for(entry.name):
+        layout = entry.layout
+        if not self._asked_for(entry.name) and not self._asked_for(label(entry.name, layout.made_by, activation.name)):
             self.passed_over[entry.name] = None
             return activate()
-        layout = entry.layout
         if self._unit_axes:
             layout = declared(self._unit_axes, entry.name, z, layout, self._warn)
-        tap = Tap(entry.name, activation, layout)
+        tap = Tap(entry.name, activation, layout, entry.where)
         self._deaf += 1  # what the watcher computes is not the model's
         try:
             return self.watcher.watch(Call(tap, z, self._points, inplace, activate))
@@ -333,7 +335,9 @@ class Taps:
             entry = Entry(base, None, tuple(z.shape), self._trace)
         else:
             layout = read(owners, z, self._points, self._tracker.family(owners), self._doubt())
-            entry = Entry(self._name(base, layout.made_by), layout, tuple(z.shape), self._trace)
+            name = self._name(base, layout.made_by)
+            where = line_of_call(self._outermost, inside=self._running[-1].is_activation)
+            entry = Entry(name, layout, tuple(z.shape), self._trace, where)
         self.book.note(base, number, entry)
         return entry
 

@@ -4,6 +4,7 @@ from .birth import Birth, Estimate, birth
 from .certificates import Certificate, certify
 from .linear_residual import Landscape, landscape, study
 from .memoriser import Memorised, Memoriser, memorise
+from .merging import arriving, spreads
 from .near_identity import Factorisation, factor_near_identity
 from .probability import depth_for, layer_dead, network_dead, point_dead, some_unit_dead, width_for
 from .verification import Verification, verify
@@ -17,6 +18,7 @@ __all__ = [
     "Memorised",
     "Memoriser",
     "Verification",
+    "arriving",
     "birth",
     "certify",
     "depth_for",
@@ -27,6 +29,7 @@ __all__ = [
     "network_dead",
     "point_dead",
     "some_unit_dead",
+    "spreads",
     "study",
     "verify",
     "width_for",

@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ..errors import expect, near
+from ..functional.signals import has_merged
 from ..nn import RectangularConv, initialise_
 from ..nn.rectangular import NORM_EPS
 from .lanes import DRAWERS, Drawn
@@ -50,6 +51,8 @@ class Birth:
     dead_layer  share of networks with a layer that is off for all points
     dead_points, dead_units  expected shares of the points and units of a network
     by_depth    share of networks in which every point is dead within the first l layers, for each l
+    born_merged  share of networks, not born dead, whose points have become one in the last layer
+    merged_by_depth  share of networks that are born dead or have merged in layer l, for each l
     """
 
     draws: int
@@ -60,6 +63,8 @@ class Birth:
     dead_units: Estimate
     by_depth: tuple[float, ...]
     dead_units_by_layer: tuple[float, ...]
+    born_merged: Estimate
+    merged_by_depth: tuple[float, ...]
 
 
 def birth(
@@ -94,17 +99,24 @@ def birth(
     )
     kind = _Kind(depth, width, init, batch_norm)
     run = _dense_runs if x.ndim == 2 else _convolutional_runs
+    start = float(_spread(x.unsqueeze(0)))
     counted = [_count(levels, lanes, len(x)) for lanes, levels in run(x, kind, draws, generator)]
-    dead_units, layers_off, dead_share = (torch.cat(parts) for parts in zip(*counted, strict=True))  # [draws, L]
+    dead_units, layers_off, dead_share, spread = (
+        torch.cat(parts) for parts in zip(*counted, strict=True)
+    )  # [draws, L]
+    merged = has_merged(spread, spread[:, :1].clamp(min=start), torch.finfo(x.dtype).eps) & (len(x) > 1)
+    dead = dead_share == 1
     return Birth(
         draws=draws,
         points=len(x),
-        born_dead=Estimate.of(dead_share[:, -1] == 1),
+        born_dead=Estimate.of(dead[:, -1]),
         dead_layer=Estimate.of(layers_off.any(1)),
         dead_points=Estimate.of(dead_share[:, -1]),
         dead_units=Estimate.of(dead_units.mean(1)),
-        by_depth=tuple((dead_share == 1).double().mean(0).tolist()),
+        by_depth=tuple(dead.double().mean(0).tolist()),
         dead_units_by_layer=tuple(dead_units.mean(0).tolist()),
+        born_merged=Estimate.of(merged[:, -1] & ~dead[:, -1]),
+        merged_by_depth=tuple((merged | dead).double().mean(0).tolist()),
     )
 
 
@@ -140,37 +152,48 @@ def _convolutional_runs(
         yield 1, _convolutional(network, x)
 
 
-def _count(levels: Iterator[Tensor], lanes: int, points: int) -> tuple[Tensor, Tensor, Tensor]:
-    """By draw and layer: the share of dead units, whether all are, and the share of points dead so far."""
+def _count(levels: Iterator[Tensor], lanes: int, points: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """By draw and layer: the share of dead units, whether all are, the share of points dead so far, and the spread."""
     gone = torch.zeros(lanes, points, dtype=torch.bool)
-    units, shares = [], []
-    for top in levels:  # [F, N, C]
+    units, shares, spreads = [], [], []
+    for z in levels:  # [F, N, C, positions]
+        top = z.amax(3)
         units.append((top.amax(1) <= 0).double().mean(1))
         gone |= top.amax(2) <= 0
         shares.append(gone.double().mean(1))
+        spreads.append(_spread(z))
     dead_units = torch.stack(units, 1)
-    return dead_units, dead_units == 1, torch.stack(shares, 1)
+    return dead_units, dead_units == 1, torch.stack(shares, 1), torch.stack(spreads, 1)
+
+
+def _spread(z: Tensor) -> Tensor:
+    """The mean distance of the points [F, N, ...] from their mean, relative to size [F]; as in a census."""
+    z = z.flatten(2)
+    away = z - z[:, :1]
+    away -= away.mean(1, keepdim=True)
+    size = z.double().square().mean((1, 2))
+    return torch.where(size > 0, away.double().square().mean((1, 2)) / size.clamp(min=1e-300), 0.0).sqrt()
 
 
 @torch.no_grad()
 def _dense(x: Tensor, drawn: Drawn, *, batch_norm: bool) -> Iterator[Tensor]:
-    """Layer after layer, the pre-activations [F, N, C] of all points in all networks."""
+    """Layer after layer, the pre-activations [F, N, C, 1] of all points in all networks."""
     h = x.expand(len(drawn.biases[0]), *x.shape)
     for weight, bias in zip(drawn.weights, drawn.biases, strict=True):
         z = torch.baddbmm(bias.unsqueeze(1), h, weight.mT)
         if batch_norm:
             z = (z - z.mean(1, keepdim=True)) / (z.var(1, keepdim=True, correction=0) + NORM_EPS).sqrt()
-        yield z
+        yield z.unsqueeze(3)
         h = z.relu()
 
 
 @torch.no_grad()
 def _convolutional(network: RectangularConv, x: Tensor) -> Iterator[Tensor]:
-    """Layer after layer, the largest pre-activation of each unit over its positions [1, N, C]."""
+    """Layer after layer, the pre-activations [1, N, C, positions] of one network."""
     h = x
     for layer in network.hidden.children():
         z: Tensor = layer.get_submodule("linear")(h)
         if hasattr(layer, "norm"):
             z = nn.functional.batch_norm(z, None, None, training=True, eps=NORM_EPS)
-        yield z.flatten(2).amax(2).unsqueeze(0)
+        yield z.flatten(2).unsqueeze(0)
         h = z.relu_()

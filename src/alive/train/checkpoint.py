@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn, optim
 
+from ..data.unpickled import load_tensors
 from ..errors import AliveError
 from ..files import write_atomically
 
@@ -88,15 +89,63 @@ def load(path: str | PathLike[str]) -> Checkpoint:
     return _parse(Path(path), *_read(Path(path)))
 
 
-def load_weights(model: nn.Module, path: str | PathLike[str]) -> None:
-    """Put the weights of a checkpoint, or of a plain .safetensors state dict, into a model of the same architecture."""
-    header, tensors = _read(Path(path), what="file", cure=SAVE)
-    kept = _parse(Path(path), header, tensors).model if "alive" in header else tensors
-    _expect_same_architecture(kept, model.state_dict())
+def load_weights(model: nn.Module, path: str | PathLike[str]) -> str:
+    """Put weights into a model of the same architecture; returns in words what was unwrapped, "" if nothing.
+
+    Taken are a checkpoint, a .safetensors state dict, and what torch.save wrote: a state dict, alone or as the entry
+    "state_dict", "model_state_dict" or "model" of a mapping. Prefixes that wrappers add to every name are dropped.
+    """
+    path = Path(path)
+    wanted = model.state_dict()
+    kept, notes = _unwrapped(path, *_weights(path), wanted)
+    _expect_same_architecture(kept, wanted, WEIGHTS)
+    kinds = {(kept[name].dtype, value.dtype) for name, value in wanted.items() if kept[name].dtype != value.dtype}
+    notes += [
+        f"{str(a).removeprefix('torch.')} read as {str(b).removeprefix('torch.')}" for a, b in sorted(kinds, key=str)
+    ]
     model.load_state_dict(kept)
+    return ", ".join(notes)
 
 
 SAVE = "Save weights with safetensors.torch.save_file(model.state_dict(), path)"
+WRAPPERS = ("state_dict", "model_state_dict", "model")
+PREFIXES = ("module.", "_orig_mod.", "model.")
+
+
+def _weights(path: Path) -> tuple[Any, list[str]]:
+    """What a file of weights holds, and what was taken off it."""
+    if path.is_file() and _is_of_torch(path):
+        found, notes = load_tensors(path, "Save model.state_dict() alone, not the model"), []
+        while isinstance(found, dict) and (name := next((n for n in WRAPPERS if isinstance(found.get(n), dict)), None)):
+            found = found[name]
+            notes.append(f"taken out of {name!r}")
+        return found, notes
+    header, tensors = _read(path, what="file", cure=SAVE)
+    return _parse(path, header, tensors).model if "alive" in header else tensors, []
+
+
+def _is_of_torch(path: Path) -> bool:
+    """Whether torch.save wrote it: a zip or a pickle. The header of safetensors begins at byte 8."""
+    with path.open("rb") as file:
+        first = file.read(9)
+    return first.startswith((b"PK\x03\x04", b"\x80")) and first[8:] != b"{"
+
+
+def _unwrapped(
+    path: Path, found: Any, notes: list[str], wanted: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], list[str]]:
+    """The weights without the prefixes that DataParallel, torch.compile and trainers add."""
+    if not (isinstance(found, dict) and found and all(isinstance(value, Tensor) for value in found.values())):
+        held = ", ".join(map(str, list(found)[:5])) if isinstance(found, dict) else f"a {type(found).__name__}"
+        raise AliveError(f"{path} holds {held or 'nothing'}, and no weights by name", SAVE)
+    while not found.keys() <= wanted.keys():
+        own = (p for p in PREFIXES if not any(name.startswith(p) for name in wanted))
+        prefix = next((p for p in own if all(name.startswith(p) for name in found)), None)
+        if prefix is None:
+            break
+        found = {name.removeprefix(prefix): value for name, value in found.items()}
+        notes = [*notes, f"prefix {prefix!r} dropped"]
+    return found, notes
 
 
 def _read(
@@ -188,12 +237,15 @@ def _optimised(model: nn.Module, optimiser: optim.Optimizer) -> list[str]:
     return [names[id(parameter)] for group in optimiser.param_groups for parameter in group["params"]]
 
 
-def _expect_same_architecture(kept: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    """Refuse a checkpoint of another network, naming how it differs."""
+def _expect_same_architecture(
+    kept: dict[str, Tensor], wanted: dict[str, Tensor], what: tuple[str, str] | None = None
+) -> None:
+    """Refuse a checkpoint of another network, or with `what` weights in another shape, naming how they differ."""
     differing = [
         f"{name} ({_describe(kept[name])}, model {_describe(wanted[name])})"
         for name in kept
-        if name in wanted and _describe(kept[name]) != _describe(wanted[name])
+        if name in wanted
+        and (kept[name].shape != wanted[name].shape or (what is None and kept[name].dtype != wanted[name].dtype))
     ]
     faults = {
         "missing": [name for name in wanted if name not in kept],
@@ -202,10 +254,11 @@ def _expect_same_architecture(kept: dict[str, Tensor], wanted: dict[str, Tensor]
     }
     if any(faults.values()):
         told = "; ".join(f"{len(names)} {kind}: {_first(names)}" for kind, names in faults.items() if names)
-        raise AliveError(
-            f"the checkpoint is of another network: {told}",
-            "Build the network as it was, or begin anew at another path",
-        )
+        subject, cure = what or ("the checkpoint is", "Build the network as it was, or begin anew at another path")
+        raise AliveError(f"{subject} of another network: {told}", cure)
+
+
+WEIGHTS = ("the weights are", "Build the network as it was when they were saved, or give its own weights")
 
 
 def _describe(tensor: Tensor) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, TextIO
@@ -14,9 +13,9 @@ from rich.progress import MofNCompleteColumn
 from ..errors import AliveError
 from ..files import expect_writable, unwritable, write_atomically
 from .bars import bars
-from .result import Row
+from .result import WORDS, Row, told
 
-HEADER = ",".join(field.name for field in fields(Row)) + "\n"
+HEADERS = {score: ",".join(Row(0, 0.0, 0.0, None, None, score).columns()) + "\n" for score in WORDS}
 
 
 class Logger(Protocol):
@@ -56,11 +55,11 @@ class CsvLogger:
 
     def row(self, row: Row) -> None:
         """Write one line and see that it leaves the program."""
-        values = asdict(row).values()
+        values = row.columns().values()
         line = ",".join("" if value is None else repr(value) for value in values) + "\n"
         try:
             if self._file is None:
-                write_atomically(self.path, (HEADER + self._before(row.epoch)).encode())
+                write_atomically(self.path, (HEADERS[row.score] + self._before(row.epoch, row.score)).encode())
                 self._file = self.path.open("a", newline="", encoding="utf-8")
             self._file.write(line)
             self._file.flush()
@@ -76,16 +75,18 @@ class CsvLogger:
             self._file.close()
             self._file = None
 
-    def _before(self, epoch: int) -> str:
-        """The lines of earlier epochs; one torn by a crash, which has no end, is not among them."""
+    def _before(self, epoch: int, score: str | None = None) -> str:
+        """The lines of earlier epochs with this score; one torn by a crash, which has no end, is not among them."""
         try:
             lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         except FileNotFoundError:
             return ""
         except OSError as error:
             raise AliveError(f"cannot read {self.path}: {error.strerror}", "Choose another path for the log") from None
-        if lines and lines[0] != HEADER:
+        if lines and lines[0] not in HEADERS.values():
             raise AliveError(f"{self.path} exists and is no log of a training run", "Choose another path for the log")
+        if lines and score is not None and lines[0] != HEADERS[score]:
+            return ""
         whole = [line for line in lines[1:] if line.endswith("\n") and line.split(",")[0].isdigit()]
         return "".join(line for line in whole if int(line.split(",")[0]) < epoch)
 
@@ -97,7 +98,8 @@ class TensorBoardLogger:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise AliveError("TensorBoard is not installed", 'Run pip install "alive[tensorboard]"') from None
+            cure = 'Run pip install ".[tensorboard]" in your clone of alive'
+            raise AliveError("TensorBoard is not installed", cure) from None
         self.folder = Path(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +113,7 @@ class TensorBoardLogger:
         """Add one point to each curve; a resumed run hides what an earlier one drew from here on."""
         if self._writer is None:
             self._writer = self._open(str(self.folder), purge_step=row.epoch)
-        for name, value in asdict(row).items():
+        for name, value in row.columns().items():
             if name != "epoch" and value is not None:
                 self._writer.add_scalar(name, value, row.epoch)
 
@@ -123,7 +125,7 @@ class TensorBoardLogger:
 
 
 def progress_bar(*, show: bool | None = None) -> Progress:
-    """A bar on the terminal with epoch, loss, accuracy and time left; elsewhere a line a minute, see `bars`."""
+    """A bar on the terminal with epoch, loss, score and time left; elsewhere a line a minute, see `bars`."""
     return _Bar(show)
 
 
@@ -137,9 +139,9 @@ class _Bar:
         self._bars.start()
 
     def row(self, row: Row) -> None:
-        tested = "" if row.test_accuracy is None else f", test {row.test_accuracy:.3f}"
-        told = f"loss {row.loss:.4f}, accuracy {row.train_accuracy:.3f}{tested}"
-        self._bars.update(self._task, advance=1, description=told)
+        told_scores = told(row.score, row.train, row.test, digits=3).removeprefix("train ")
+        told_all = f"loss {row.loss:.4f}, {told_scores}"
+        self._bars.update(self._task, advance=1, description=told_all)
 
     def close(self) -> None:
         self._bars.stop()

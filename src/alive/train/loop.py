@@ -14,16 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from ..data import Data
+from ..data.arrays import Inputs
 from ..errors import AliveError, expect
 from ..nn import set_epoch
 from .checkpoint import checksum
 from .log import Logger, Progress
-from .points import Points
+from .losses import Loss, tensor_of
+from .points import Points, first
 from .ranks import ALONE, Ranks
 from .result import Result, Row
 from .saver import Place, Saver, sole
 from .settings import OPTIMISERS, Settings, groups
-from .task import accuracy, logits_of, task_loss
+from .task import CLASSES, POINTS_AT_ONCE, Task, accuracy, logits_of, task_of
 
 DEFAULTS = Settings()
 
@@ -57,6 +59,7 @@ def train(
     data: Data,
     settings: Settings = DEFAULTS,
     *,
+    loss: str | Loss | Task | None = None,
     keep: Keeper | None = None,
     loggers: Sequence[Logger] = (),
     checkpoint: str | PathLike[str] | None = None,
@@ -68,8 +71,11 @@ def train(
 ) -> Result:
     """Minimise the task loss plus the keeper's penalty, in place; log a row an epoch and close the loggers.
 
-    The task is binary cross-entropy for one logit, else cross-entropy. A loss that is not finite ends the run before
-    it reaches the weights, and Result.stopped says so. With a checkpoint path, the run is saved every
+    `loss` is "ce", "bce", "mse" or a function of output and targets that gives the mean over the points. By default it
+    is what the targets ask for: for labels [N] binary cross-entropy of one logit, else cross-entropy; mse for real
+    targets; for labels [N, ...] ce, or bce where each has one logit. A model that gives more than a tensor is trained
+    by its `logits`, or by its first tensor. A loss that is not finite ends the run before it reaches the weights, and
+    Result.stopped says so. With a checkpoint path, the run is saved every
     `checkpoint_every` seconds and on Ctrl-C; `resume=True` continues it to the bit, also in the middle of an epoch.
     `on_epoch(epoch, model)` is called after each epoch, the model in eval mode. The caller's random state is untouched.
     Of several `ranks` (see `train.ranks.joined`) each takes its part of every batch; the first one logs and saves.
@@ -87,9 +93,12 @@ def train(
             at_end.callback(watcher.close)
         at_end.callback(model.train, model.training)
         at_end.enter_context(_seeded(model, ranks.seed(settings.seed)))
-        run = _Run(model, data, settings, keep, ranks)
+        task, data = _task(model, data, loss, settings)
+        run = _Run(model, data, task, settings, keep, ranks)
         kept_by = None if keep is None else repr(keep)
         identity = {"settings": asdict(settings), "data": _fingerprint(data), "keep": kept_by}
+        if task.name != CLASSES.name:
+            identity["loss"] = task.name
         at_end.enter_context(sole(checkpoint if ranks.is_main else None))
         saver = Saver(checkpoint, (model, run.optimiser), identity=identity, every=checkpoint_every, ranks=ranks)
         place = saver.begin(resume=resume)
@@ -111,12 +120,14 @@ def train(
 class _Run:
     """The parts of a run that stay, and one step, one epoch of it."""
 
-    def __init__(self, model: nn.Module, data: Data, settings: Settings, keep: Keeper | None, ranks: Ranks) -> None:
+    def __init__(
+        self, model: nn.Module, data: Data, task: Task, settings: Settings, keep: Keeper | None, ranks: Ranks
+    ) -> None:
         self.mover = keep if isinstance(keep, Mover) else None
         owned = set(self.mover.owned()) if self.mover else set()
         trained = [p for p in model.parameters() if p.requires_grad and p not in owned]
         _expect_fit(model, len(trained), data, settings)
-        self.model, self.settings, self.keep, self.ranks = model, settings, keep, ranks
+        self.model, self.task, self.settings, self.keep, self.ranks = model, task, settings, keep, ranks
         self.shared = ranks.wrap(model)
         parts = groups(model, trained, settings)
         self.rates = [part["lr"] for part in parts]
@@ -145,7 +156,7 @@ class _Run:
             order = torch.randperm(count, generator=_chance(self.settings.seed, epoch))
         return torch.split(order, self.settings.batch_size or count)
 
-    def _batch(self, numbers: Tensor, place: Place) -> tuple[Tensor, Tensor]:
+    def _batch(self, numbers: Tensor, place: Place) -> tuple[Inputs, Tensor]:
         """The points of a step; how images are changed follows from seed, epoch and step."""
         if self.settings.augment is None:
             return self.points.batch(numbers)
@@ -154,38 +165,27 @@ class _Run:
 
     def _step(self, numbers: Tensor, place: Place) -> str | None:
         """One step downhill; a loss that is not finite is named and does not touch the weights."""
-        x, y = (self.ranks.shard(part) for part in self._batch(numbers, place))
-        sizes = {"own": len(y), "total": len(numbers)}
+        inputs, all_y = self._batch(numbers, place)
+        y = self.ranks.shard(all_y)
+        sizes = {"own": self.task.weigh(y), "total": self.task.weigh(all_y)}
         if self.keep is not None:
             self.keep.set_progress(self._progress(place))
         self.optimiser.zero_grad()
-        logits = self._logits(x)
-        task = task_loss(logits, y)
+        output = self.points.answer(self.shared, tuple(map(self.ranks.shard, inputs)))
+        task = self.task.loss(output, y)
         penalty = task.new_zeros(()) if self.keep is None else self.keep.penalty()
         values = {"task loss": self.ranks.mean(task.item(), **sizes), "penalty": penalty.item()}
         wrong = [f"the {name} is {value}" for name, value in values.items() if not math.isfinite(value)]
         if wrong:
             return self._advise(f"{' and '.join(wrong)} in epoch {place.epoch}, step {place.step}, which was not taken")
+        _expect_slope(task, self.task.name)
         torch.autograd.backward(self.ranks.share(task, **sizes) + penalty)
         self.optimiser.step()
         if self.mover is not None:
             self.mover.after_step()
-        right = self.ranks.mean(accuracy(logits, y), **sizes) if self.settings.running else 0.0
+        right = self.ranks.mean(accuracy(tensor_of(output), y), **sizes) if self.settings.running else 0.0
         place.count(values["task loss"], values["penalty"], right, points=len(numbers))
         return None
-
-    def _logits(self, x: Tensor) -> Tensor:
-        """What the model makes of a batch; a model that cannot read it is told so with the shape."""
-        try:
-            return self.shared(x)  # type: ignore[no-any-return]
-        except Exception as error:
-            if isinstance(error, AliveError):
-                raise
-            reason = str(error).strip().split("\n")[0].rstrip(".")
-            raise AliveError(
-                f"the model could not run on points {list(x.shape)}: {reason}",
-                "Check the shapes that forward() expects",
-            ) from error
 
     def _advise(self, fault: str) -> str:
         penalty = "" if self.keep is None else ", a smaller penalty"
@@ -197,28 +197,65 @@ class _Run:
         return (place.epoch * steps + place.step) / (self.settings.epochs * steps)
 
     def _measure(self, place: Place) -> str | None:
-        """Add the row of a finished epoch, with the accuracies of the network as it now is."""
+        """Add the row of a finished epoch, with the scores of the network as it now is."""
         whole = self.points.parts[self.settings.running :]
-        parts = [(self.ranks.shard(x), self.ranks.shard(y)) for x, y in whole]
-        logits = logits_of(self.model, *(x for x, _ in parts), read=self.points.read)
-        if self.ranks.any(not all(part.isfinite().all() for part in logits)):
-            return self._advise(f"the logits are not finite after epoch {place.epoch}")
+        sums = [self.ranks.total(each) for each in self._sums(whole)]
+        if not all(bool(each.isfinite().all()) for each in sums):
+            what = "logits" if self.task.score.name == "accuracy" else "outputs"
+            return self._advise(f"the {what} are not finite after epoch {place.epoch}")
         points = len(self.points.train_y)
-        right = [
-            self.ranks.mean(accuracy(part, y), own=len(y), total=len(all_y))
-            for part, (_, y), (_, all_y) in zip(logits, parts, whole, strict=True)
-        ]
+        scores = [self.task.score.value(each, y) for each, (_, y) in zip(sums, whole, strict=True)]
         if self.settings.running:
-            right = [place.right / points, *right]
-        tested = right[1] if len(right) > 1 else None
-        place.finish(Row(place.epoch, place.loss / points, place.penalty / points, right[0], tested))
+            scores = [place.right / points, *scores]
+        tested = scores[1] if len(scores) > 1 else None
+        means = place.loss / points, place.penalty / points
+        place.finish(Row(place.epoch, *means, scores[0], tested, self.task.score.name))
         return None
+
+    @torch.no_grad()
+    def _sums(self, whole: list[tuple[Inputs, Tensor]]) -> list[Tensor]:
+        """What the score adds up over this rank's part of each set; classes of points in as few passes as can be."""
+        parts = [(tuple(map(self.ranks.shard, inputs)), self.ranks.shard(y)) for inputs, y in whole]
+        if self.task.name == CLASSES.name and all(len(inputs) == 1 for inputs, _ in parts):
+            logits = logits_of(self.model, *(inputs[0] for inputs, _ in parts), read=self.points.read)
+            return [self.task.score.sums(each, y) for each, (_, y) in zip(logits, parts, strict=True)]
+        self.model.eval()
+        return [sum(self._pieces(inputs, y)) for inputs, y in parts]  # type: ignore[misc]
+
+    def _pieces(self, inputs: Inputs, y: Tensor) -> Iterator[Tensor]:
+        """The sums of pieces no larger than a batch: outputs may be as large as a sequence of words."""
+        size = min(self.settings.batch_size or POINTS_AT_ONCE, POINTS_AT_ONCE)
+        for *some, wanted in zip(*(part.split(size) for part in (*inputs, y)), strict=True):
+            output = self.points.answer(self.model, (self.points.read(some[0]), *some[1:]))
+            yield self.task.score.sums(output, wanted)
+
+
+def _task(model: nn.Module, data: Data, loss: str | Loss | Task | None, settings: Settings) -> tuple[Task, Data]:
+    """What is trained, on the data as the model can read them; only what is new is looked at before the first step."""
+    plain = data.classes and data.train_y.dim() == 1 and data.train_x.dtype != torch.int64 and not data.names
+    if isinstance(loss, Task) or (loss is None and plain and not data.train_more):
+        task = loss if isinstance(loss, Task) else CLASSES
+    else:
+        seen = first(model, data, settings.batch_size)
+        task, data = task_of(seen, loss), seen.data
+    if settings.running and task.score.name != "accuracy":
+        raise AliveError(f"running takes the accuracy of the steps, and the score is {task.score.name}", "Leave it out")
+    return task, data
 
 
 def _chance(*numbers: int) -> torch.Generator:
     """Randomness that follows from seed and place alone."""
     seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
     return torch.Generator().manual_seed(seed)
+
+
+def _expect_slope(loss: Tensor, name: str) -> None:
+    """Refuse a loss that no weight can lower."""
+    if not loss.requires_grad:
+        raise AliveError(
+            f"the loss {name} does not depend on the weights",
+            "Compute it from the output in torch alone: no detach(), item(), argmax or numpy",
+        )
 
 
 def _expect_fit(model: nn.Module, trained: int, data: Data, settings: Settings) -> None:
@@ -257,4 +294,5 @@ def _seeded(model: nn.Module, seed: int) -> Iterator[None]:
 def _fingerprint(data: Data) -> str:
     """Name, size and checksum of the training set, and of the scale at which its bytes are read."""
     scale = [] if data.mean is None else [repr((data.mean, data.std))]
-    return f"{data.name} of {len(data.train_y)} points, sum {checksum(*data.train, *scale)}"
+    more: list[Tensor | str] = [*data.train_more, *data.names, *scale]
+    return f"{data.name} of {len(data.train_y)} points, sum {checksum(*data.train, *more)}"

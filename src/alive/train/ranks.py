@@ -75,6 +75,14 @@ class Ranks:
         distributed.all_reduce(summed)
         return summed.item()
 
+    def total(self, values: Tensor) -> Tensor:
+        """The sums over all ranks of float64 numbers, the same on each."""
+        if self.world == 1:
+            return values
+        summed = values.to(self.device)
+        distributed.all_reduce(summed)
+        return summed.cpu()
+
     def any(self, flag: bool) -> bool:
         """Whether it holds on some rank: what all must know before one of them may leave the loop."""
         return self.sum(float(flag)) > 0

@@ -48,6 +48,10 @@ class Place:
         self.penalty += penalty * points
         self.right += right * points
 
+    def told(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+        return asdict(self) | {"rows": [row.columns() for row in self.rows]}
+
     def finish(self, row: Row) -> None:
         """End an epoch."""
         self.rows.append(row)
@@ -139,7 +143,7 @@ class Saver:
         """Write the checkpoint now."""
         place.seconds = self.seconds
         if self.path is not None and self.ranks.is_main:
-            checkpoint.save(checkpoint.capture(*self.parts, self.identity | {"place": asdict(place)}), self.path)
+            checkpoint.save(checkpoint.capture(*self.parts, self.identity | {"place": place.told()}), self.path)
             self._saved = time.monotonic()
 
     def _start(self) -> Place:
@@ -159,7 +163,7 @@ class Saver:
             _expect_same_run(kept.about, self.identity)
             checkpoint.restore(kept, *self.parts)
             place = kept.about["place"]
-            return Place(**place | {"rows": [Row(**row) for row in place["rows"]]})
+            return Place(**place | {"rows": [Row.of(row) for row in place["rows"]]})
         except (KeyError, TypeError, AttributeError) as error:  # well formed, but not what this version writes
             raise AliveError(
                 f"{self.path} lacks something of a checkpoint ({error})", "Resume with the version that wrote it"
@@ -201,4 +205,4 @@ def _expect_same_run(kept: dict[str, Any], asked: dict[str, Any]) -> None:
 def _terms(identity: dict[str, Any]) -> dict[str, Any]:
     """What must agree, as JSON holds it."""
     settings = json.loads(json.dumps(identity["settings"]))
-    return {**settings, "data": identity["data"], "keep": identity["keep"]}
+    return {**settings, "data": identity["data"], "keep": identity["keep"], "loss": identity.get("loss", "classes")}

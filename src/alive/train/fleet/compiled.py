@@ -5,35 +5,17 @@ No fast-math flag is set: an infinity or NaN must come out as one, for the loss 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-from numba import njit
+from ...functional.keeping import compiled
 
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+# Numba asks only whether the file of the function itself changed; but kernels grow into their callers in other files.
 SOURCES = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
 
-
-def _kept(**more: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile and keep on disk, as long as no file of this folder changes.
-
-    Numba asks only whether the file of the function itself changed; but kernels grow into their callers in other files.
-    """
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = njit(**OPTIONS, **more)(function)
-        file = getattr(dispatcher._cache, "_cache_file", None)
-        if file is not None:
-            file._source_stamp = SOURCES
-        return dispatcher
-
-    return decorate
-
-
-entry_point = _kept()
+entry_point = partial(compiled, stamp=SOURCES)
 # Only called by other kernels: a door for Python would take longer to compile than most of them.
-kernel = _kept(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+kernel = partial(compiled, stamp=SOURCES, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 # Becomes part of its caller before anything is compiled: a level of calls less is a pass of the optimiser less.
-joined = _kept(inline="always")
+joined = partial(compiled, stamp=SOURCES, inline="always")

@@ -173,6 +173,7 @@ def _expect_fit(members: Sequence[Member], data: Data, record_every: int, thread
     """Refuse before the first step what must fail later; all faults together."""
     if not members:
         raise AliveError("a fleet needs at least one member")
+    data.expect_classes("a fleet")
     faults = [
         (record_every >= 1, f"record_every must be at least 1, got {record_every}"),
         (threads >= 1, f"threads must be at least 1, got {threads}"),

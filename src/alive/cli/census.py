@@ -1,0 +1,108 @@
+"""The command that counts the dead and linear units and points of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import values
+from .own import (
+    Args,
+    BatchSize,
+    Forward,
+    MayBeData,
+    PointAxis,
+    Points,
+    Split,
+    Target,
+    Traceback,
+    Weights,
+    axis_of,
+    function_of,
+    loss_of,
+    note,
+    traced,
+)
+from .words import BatchNorm, Init, ModelSource, Seed, choice, command, fail, interruptible, pure, show, wrote
+
+if TYPE_CHECKING:
+    from ..diagnosis import Census
+    from ..sources import Typed
+
+FAIL_ON = 'Exit with 1 if this holds: "dead_units>0", "dead_points>=5%", "gradient<1e-6".'
+LOSS = "Also the gradient of a loss: ce, bce, mse, or mine:loss(output, targets)."
+
+
+def census(
+    model: ModelSource,
+    data: MayBeData = None,
+    split: Split = "train",
+    points: Points = None,
+    target: Target = None,
+    arg: Args = None,
+    weights: Weights = None,
+    forward: Forward = None,
+    gradient: Annotated[bool, typer.Option("--gradient", help="Also the gradient that arrives at each layer.")] = False,
+    loss: Annotated[str | None, choice(LOSS, values.LOSSES, open_=True)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All layers, in the network's order.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
+    fail_on: Annotated[list[str] | None, typer.Option(help=FAIL_ON)] = None,
+    keep_points: Annotated[bool, typer.Option("--keep-points", help="In JSON: where each point died.")] = False,
+    batch_size: BatchSize = None,
+    point_axis: PointAxis = "0",
+    init: Init = "glorot",
+    batch_norm: BatchNorm = False,
+    seed: Seed = 10,
+    whole: Traceback = False,
+) -> None:
+    """Count the dead, linear and nonlinear units and points of a model over a data set."""
+    from .. import diagnosis, sources
+    from ..files import expect_writable
+
+    limits = [diagnosis.Limit.parse(text) for text in fail_on or []]
+    if html is not None:
+        expect_writable(html)
+    where: dict[str, Any] = {"split": split, "target": target, "points": points, "batch_size": batch_size}
+    made: dict[str, Any] = {"args": tuple(arg or ()), "weights": weights, "init": init, "batch_norm": batch_norm}
+    typed = sources.Typed(model, data, **where, **made, point_axis=axis_of(point_axis), seed=seed)
+    with interruptible(), pure(as_json), traced(whole):
+        opened = sources.opened(typed)
+        found = diagnosis.census(
+            opened.model,
+            sources.tracked(opened.data, typed.points, typed.point_axis),
+            keep_points=keep_points,
+            forward=function_of(forward),
+            point_axis=typed.point_axis,
+            gradient=gradient or any(limit.wants_gradient for limit in limits),
+            loss=loss_of(loss),
+        )
+    note(opened.notes)
+    if html is not None:
+        _write(html, found, typed, opened.source, opened.sample)
+    if as_json:
+        print(found.to_json())
+    else:
+        from ..diagnosis.render import table
+
+        show(table(found, everything=everything))
+    _check(found, limits)
+
+
+def _write(html: Path, found: Census, typed: Typed, data: str, sample: str) -> None:
+    """The census as a page, with what it is of and how it was made."""
+    from ..diagnosis.render import Origin, page
+    from ..files import write_atomically
+
+    origin = Origin(command=command(), model=typed.model, data=data, sample=sample)
+    write_atomically(html, page(found, f"Census of {typed.model} on {data}", origin).encode())
+    wrote(html)
+
+
+def _check(found: Census, limits: list[Any]) -> None:
+    failed = [f"{a} holds, it is {a.value(found):g}{'%' * a.percent}" for a in limits if a.holds(found)]
+    unsure = [f"{a} cannot be ruled out, for not all is known" for a in limits if a.is_open(found)]
+    if failed or unsure:
+        fail("; ".join([*failed, *unsure]), 1)

@@ -1,0 +1,184 @@
+"""The command that trains one network, and shows who is alive at the end."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import AliveError, expect
+from . import values
+from .own import Args, MayBeData, Target, Traceback, Weights, loss_of, note, traced
+from .words import BatchNorm, Init, ModelSource, Seed, choice, fail, interruptible, say, show
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..data import Data
+    from ..penalties import Jumpstart
+    from ..sources import Typed
+    from ..train import Logger, Ranks, Settings, Task
+
+LOSS = "ce, bce, mse, or mine:loss(output, targets); by default what the targets ask for."
+
+
+def train(
+    model: ModelSource,
+    data: MayBeData = None,
+    loss: Annotated[str | None, choice(LOSS, values.LOSSES, open_=True)] = None,
+    target: Target = None,
+    arg: Args = None,
+    weights: Weights = None,
+    epochs: Annotated[int, typer.Option(help="Times over the data.")] = 1000,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.01,
+    batch_size: Annotated[int | None, typer.Option(help="Points a step; by default all of them.")] = None,
+    optimiser: Annotated[str, choice("Optimiser", values.OPTIMISERS)] = "adam",
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="New order each epoch.")] = False,
+    jumpstart: Annotated[str | None, choice("Keep alive", values.MODES, what="mode")] = None,
+    weight: Annotated[float, typer.Option(help="Weight of the penalty.")] = 1e-4,
+    final_weight: Annotated[float | None, typer.Option(help="Weight at the end, for a schedule.")] = None,
+    schedule: Annotated[str, choice("Course of the weight", values.SHAPES)] = "constant",
+    aggregate: Annotated[str, choice("Sum of the slacks", values.AGGREGATES)] = "sumsq",
+    checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to resume from.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    csv: Annotated[Path | None, typer.Option(help="A line an epoch; replaces an older log.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
+    init: Init = "glorot",
+    batch_norm: BatchNorm = False,
+    seed: Seed = 10,
+    whole: Traceback = False,
+) -> None:
+    """Train one network, with or without the penalty; Ctrl-C leaves a checkpoint to resume from."""
+    from .. import sources
+    from .. import train as training
+    from ..penalties import Jumpstart, Schedule
+
+    _expect_penalty(jumpstart, weight, final_weight, schedule, aggregate)
+    settings = training.Settings(
+        epochs=epochs, batch_size=batch_size, optimiser=optimiser, lr=lr, shuffle=shuffle, seed=seed
+    )
+    made: dict[str, Any] = {"args": tuple(arg or ()), "weights": weights, "init": init, "batch_norm": batch_norm}
+    typed = sources.Typed(model, data, target=target, **made, seed=seed)
+    planned = Schedule(weight, final_weight, schedule)
+    with interruptible(), traced(whole), training.joined() as ranks:
+        task, network, points = _opened(typed, loss, settings, ranks)
+        keep = Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) if jumpstart is not None else None
+        with keep or nullcontext():
+            result = training.train(
+                network,
+                points,
+                settings,
+                loss=task,
+                keep=keep,
+                loggers=_loggers(csv, tensorboard),
+                checkpoint=checkpoint,
+                resume=resume,
+                progress=training.progress_bar(),
+                ranks=ranks,
+            )
+    if not ranks.is_main:
+        return
+    _show_census(network, points)
+    if result.last is not None:
+        print(f"last  {result.last}\nbest  {result.best}")
+    if result.stopped:
+        fail(result.stopped, 1)
+    if jumpstart is not None and training.in_vain(task, result, points):
+        with Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) as keep:
+            _say_if_drowned(network, points, task, keep)
+
+
+def _opened(typed: Typed, loss: str | None, settings: Settings, ranks: Ranks) -> tuple[Task, nn.Module, Data]:
+    """The task, the network and its data as it can read them; what was decided for the user is said."""
+    from ..train import first, task_of
+
+    given = loss_of(loss)
+    network, points, notes = _sources(typed, real=loss == "mse")
+    network.to(ranks.device)
+    seen = first(network, points, settings.batch_size)
+    task = task_of(seen, loss if loss in values.LOSSES else given)
+    if seen.data is not points:
+        notes += ("the model reads the whole numbers of its inputs as floats",)
+    if ranks.is_main:
+        note((*notes, *task.said))
+    return replace(task, name=loss or task.name), network, seen.data
+
+
+def _sources(typed: Typed, *, real: bool) -> tuple[nn.Module, Data, tuple[str, ...]]:
+    """The network, and its data with targets as the loss wants them; a plain network fits its data."""
+    import torch
+
+    from .. import sources
+    from ..data.files import Contents
+    from ..train.checkpoint import load_weights
+
+    built: dict[str, Any] = {"init": typed.init, "batch_norm": typed.batch_norm, "seed": typed.seed, "args": typed.args}
+    own = sources.is_own(typed.model)
+    source, notes = sources.source_of(typed.model, typed.data)
+    network = sources.model(typed.model, None, **built) if own else None
+    torch.manual_seed(typed.seed)  # for data that are drawn
+    raw = sources.data(source, target=typed.target)
+    notes += raw.notes if isinstance(raw, Contents) else ()
+    points = sources.labelled(raw, real=True if real else None, model=network)
+    points = points if points.name != "data" else replace(points, name=source)
+    points = points.as_real() if real else points
+    if network is None:
+        points = points.as_floats()
+        network = sources.model(typed.model, points, **built)
+    if typed.weights is not None and (said := load_weights(network, typed.weights)):
+        notes += (f"{typed.weights}: {said}",)
+    return network, points, notes
+
+
+def _loggers(csv: Path | None, tensorboard: Path | None) -> list[Logger]:
+    from ..train import CsvLogger, TensorBoardLogger
+
+    found: list[Logger] = [] if csv is None else [CsvLogger(csv)]
+    return found if tensorboard is None else [*found, TensorBoardLogger(tensorboard)]
+
+
+def _show_census(network: nn.Module, points: Data) -> None:
+    """Who is alive at the end, on the training points, and what of the signal and the gradient is left."""
+    from ..diagnosis import census
+
+    try:
+        show(census(network, points, gradient=True))
+    except AliveError as error:  # a network without one-sided units has been trained all the same
+        say(str(error))
+
+
+def _say_if_drowned(network: nn.Module, points: Data, task: Task, keep: Jumpstart) -> None:
+    """Where nothing was learned: whether it is the penalty's own weight that stood in the way."""
+    import torch
+
+    from ..diagnosis import census
+    from ..diagnosis.advice import drowned
+    from ..penalties import pull
+    from ..train import POINTS_AT_ONCE, Points
+
+    held = Points(points, next(network.parameters()))
+    network.train()
+    keep.set_progress(1.0)
+    inputs, y = held.batch(torch.arange(len(points.train_y))[:POINTS_AT_ONCE])
+    pulled = pull(network, keep, task.loss(held.answer(network, inputs), y))
+    keep.detach()
+    for each in drowned(census(network, points), pulled):
+        say(f"{each.found}. Lower --weight, or leave --jumpstart out.")
+
+
+def _expect_penalty(
+    jumpstart: str | None, weight: float, final_weight: float | None, schedule: str, aggregate: str
+) -> None:
+    """Refuse words about a penalty that is not asked for, and a schedule that is half said."""
+    usual = (weight, final_weight, schedule, aggregate) == (1e-4, None, "constant", "sumsq")
+    moves = schedule in ("linear", "cosine")
+    expect(
+        [
+            (jumpstart is not None or usual, "--weight, --schedule and --aggregate need a penalty: add --jumpstart UP"),
+            (not moves or final_weight is not None, f"a {schedule} schedule needs an end: add --final-weight 0"),
+            (schedule != "constant" or final_weight is None, "--final-weight needs a way there: add --schedule linear"),
+        ]
+    )

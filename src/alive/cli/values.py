@@ -1,0 +1,34 @@
+"""The values that options take, as they stand in help and completion: known here without importing torch.
+
+A test holds each to the registry it repeats.
+"""
+
+from __future__ import annotations
+
+DATA = ("moons", "digits", "mnist", "fashion-mnist", "cifar10", "cifar100")
+IMAGES = DATA[2:]
+INITS = ("glorot", "kaiming", "torch", "zeros", "mirrored")
+SPLITS = ("train", "test", "all")
+MODES = ("U", "P", "UP", "L")
+AGGREGATES = ("sumsq", "sum", "norm", "mean", "balanced")
+SHAPES = ("constant", "linear", "cosine")
+LOSSES = ("ce", "bce", "mse")
+OPTIMISERS = ("adam", "sgd")
+SCALES = ("quick", "paper")
+ARCHITECTURES = ("dense", "keras_same")
+ENGINES = ("local", "ray")
+BENCHMARKS = ("penalty", "census", "fleet", "farkas", "folding", "pipeline", "thin")
+EXPERIMENTS = (
+    *("000-T1", "000-T2", "000-T4", "000-Fig5"),
+    *("001-Fig1", "001-Fig2", "001-Fig3", "001-Fig4", "001-Fig5", "001-T1", "001-Fig9", "001-Fig12"),
+    *("002-Fig1", "002-Fig2", "002-Fig3", "002-Fig4", "002-Fig5", "002-T2"),
+    "003-T2",
+    *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
+    *("depth-record", "atlas"),
+)
+PATIENTS = (
+    *("thin-deep", "born-dead", "deep-conv", "deep-text", "deep-regression", "deep-leaky", "deep-gelu"),
+    *("negative-bias", "zeros", "constant", "unit-normal", "overflow", "residual"),
+    *("large-inputs", "off-centre", "mixed-columns"),
+    *("died", "dead-code", "fast-sgd", "not-a-number", "fast-adam", "drowned"),
+)

@@ -1,0 +1,26 @@
+"""The clinic: broken networks of many kinds, the cures tried on each, and what came of it.
+
+What the advice of a census says was measured here: `docs/advice.md` has the table.
+"""
+
+from .book import Book, made, read_rows, write_rows
+from .cures import CURES, Cure
+from .patients import PATIENTS, Patient
+from .trial import ADVICE, HEALTHY, Row, run, treat, trials
+
+__all__ = [
+    "ADVICE",
+    "CURES",
+    "HEALTHY",
+    "PATIENTS",
+    "Book",
+    "Cure",
+    "Patient",
+    "Row",
+    "made",
+    "read_rows",
+    "run",
+    "treat",
+    "trials",
+    "write_rows",
+]

@@ -1,0 +1,43 @@
+"""What the trials say of each finding: the patients that show it, and the cures in the order of what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..diagnosis import remedies
+from ..diagnosis.remedies import REMEDIES
+from .book import Book
+from .patients import PATIENTS
+
+KEEP_WEIGHTS = ("U sum", "P sum", "UP sum", "U mean", "UP mean")
+ENOUGH = 2 / 3  # of its networks, which a cure must train to be named
+
+
+def shown_by(finding: str) -> tuple[str, ...]:
+    """The patients that show a finding; what is dead in part is judged by a network that is worth keeping."""
+    if finding == remedies.IN_PART:
+        return ("dead-code",)
+    return tuple(patient.name for patient in PATIENTS.values() if patient.finding == finding)
+
+
+def ranking(book: Book, finding: str) -> tuple[str, ...]:
+    """The cures for a finding: by how many of its networks they train, then by how far they bring them."""
+    tried = KEEP_WEIGHTS if finding == remedies.IN_PART else tuple(REMEDIES)
+    judged = {cure: _judged(book, finding, cure) for cure in tried}
+    named = [cure for cure, (trained, _) in judged.items() if trained >= ENOUGH]
+    return tuple(sorted(named, key=lambda cure: judged[cure], reverse=True))
+
+
+def _judged(book: Book, finding: str, cure: str) -> tuple[float, float]:
+    """The share of networks a cure trains, and the mean way from chance (0) to the healthy network (1)."""
+    ways = list(_ways(book, finding, cure))
+    runs = sum(len(book.of(patient, cure)) for patient in shown_by(finding))
+    trained = sum(book.summary(patient, cure).trains for patient in shown_by(finding))
+    return (round(trained / runs, 4), round(sum(ways) / runs, 4)) if ways else (0.0, 0.0)
+
+
+def _ways(book: Book, finding: str, cure: str) -> Iterator[float]:
+    for patient in shown_by(finding):
+        chance, healthy = PATIENTS[patient].sample.chance, book.healthy(patient)
+        for score in book.summary(patient, cure).scores:
+            yield max(0.0, (score - chance) / (healthy - chance))

@@ -1,0 +1,100 @@
+"""Trials: one patient, one cure, one seed, at the patient's own budget; and many of them, kept as they finish."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+from torch import nn
+
+from .._version import __version__
+from ..errors import AliveError
+from ..nn import Standardise
+from .case import Case, score, train
+from .cures import CURES
+from .patients import PATIENTS, Patient
+
+HEALTHY = "healthy"  # no cure: a shallow network on the same points, which sets the bar
+ADVICE = "advice"  # the first choice of the advice, whatever it is
+HEALTHY_RATE = 3e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One trial: the score on the test points; None where the cure cannot be applied, and `note` says why.
+
+    For the advice, `note` is the cure it named first, and `finding` what it found first.
+    """
+
+    patient: str
+    cure: str
+    seed: int
+    score: float | None
+    note: str = ""
+    finding: str = ""
+    seconds: float = 0.0
+    version: str = __version__
+
+    @property
+    def place(self) -> tuple[str, str, int, str]:
+        """What was tried."""
+        return self.patient, self.cure, self.seed, self.version
+
+
+def treat(patient: Patient, cure: str, seed: int) -> Row:
+    """Make the patient, apply the cure, train it, and score it."""
+    began = time.perf_counter()
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a layer of one unit, say, has no axis to separate: so be it
+        torch.manual_seed(seed)
+        finding, name = ("", cure) if cure != ADVICE else _advised(patient, seed)
+        case = patient.case(seed)
+        try:
+            case = _healthy(case) if cure == HEALTHY else CURES[name].apply(case) if name else case
+        except AliveError as refused:
+            return Row(patient.name, cure, seed, None, refused.cause, finding)
+        train(case)
+        reached = score(case.model, case.sample)
+    took = round(time.perf_counter() - began, 2)
+    return Row(patient.name, cure, seed, round(reached, 4), name if cure == ADVICE else "", finding, took)
+
+
+def _healthy(case: Case) -> Case:
+    """A shallow network on the same points, standardised, with Adam, for as many steps."""
+    model = case.sample.healthy()
+    if case.sample.train_x.is_floating_point():
+        model = nn.Sequential(Standardise(case.sample.train_x), model)
+    return Case(model, case.sample, HEALTHY_RATE, epochs=case.epochs, batch_size=case.batch_size, seed=case.seed)
+
+
+def _advised(patient: Patient, seed: int) -> tuple[str, str]:
+    """What the census finds first in the patient, as its owner sees it, and the cure it names first."""
+    from .round import advised
+
+    return advised(patient, seed)
+
+
+def trials(patients: Sequence[str], cures: Sequence[str], seeds: int) -> list[tuple[str, str, int]]:
+    """What there is to try: for each patient the healthy network first, which sets the bar."""
+    return [(*what, seed) for what, seed in product(product(patients, (HEALTHY, *cures)), range(seeds))]
+
+
+def run(
+    wanted: Iterable[tuple[str, str, int]],
+    rows: Sequence[Row],
+    keep: Callable[[Sequence[Row]], None],
+    tick: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Do the trials that no row tells of yet; `keep` gets all rows after each. Ctrl-C leaves what is finished."""
+    done = {row.place: row for row in rows}
+    for name, cure, seed in wanted:
+        place = (name, cure, seed, __version__)
+        if place not in done:
+            done[place] = treat(PATIENTS[name], cure, seed)
+            keep(list(done.values()))
+        tick(done[place])
+    return list(done.values())

@@ -1,0 +1,181 @@
+"""Tables of numbers, .csv and .parquet: a row a point, a column a feature, and one column for the targets if wanted."""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import AliveError, near
+
+TARGETS = ("y", "label", "labels", "target", "targets")
+DELIMITERS = (",", ";", "\t")
+LEAVE_OUT = "Turn it into numbers, or leave the column out"
+
+
+class Table(NamedTuple):
+    """Features [N, C], or columns of lists by name; targets [N], or None; and what was decided, in words."""
+
+    x: Any
+    y: Any
+    notes: tuple[str, ...]
+
+
+def from_csv(path: Path, target: str | None) -> Table:
+    """Read numbers, with a line of names above them or without."""
+    try:
+        delimiter, names, skip = _head(path)
+        index = [0] if names and names[0] in ("", "Unnamed: 0") else []
+        at, notes = _target(path, names, target)
+        kept = [column for column in range(len(names)) if column != at and column not in index]
+        if not kept:
+            raise AliveError(f"{path} has no column beside the target", "Give columns of inputs")
+        notes += ("left out the first column, which has no name: row numbers",) * bool(index)
+        x = _numbers(path, delimiter, skip, kept, names)
+        y = None if at is None else _labels(path, delimiter, skip, at, names)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise AliveError(f"cannot read {path}: {error}", "Write it again as text of numbers, with commas") from None
+    if not len(x):
+        raise AliveError(f"{path} holds no row of numbers", "Give a file with at least one point")
+    return Table(x, y, notes)
+
+
+def _head(path: Path) -> tuple[str, list[str], int]:
+    """The delimiter, the names of the columns, and how many lines stand above the numbers."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        line = file.readline()
+        if not line.strip():
+            raise AliveError(f"{path} is empty", "Give a file with at least one point")
+        delimiter = max(DELIMITERS, key=line.count)
+        file.seek(0)
+        reader = csv.reader(file, delimiter=delimiter)
+        first = [cell.strip().removeprefix("#").strip() for cell in next(reader)]
+        if all(map(_is_number, first)):
+            return delimiter, [str(number) for number in range(len(first))], 0
+        return delimiter, first, reader.line_num
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _target(path: Path, names: Sequence[str], target: str | None) -> tuple[int | None, tuple[str, ...]]:
+    """The column of the targets, if any, and what to say of it where nobody said which."""
+    if target == "":
+        return None, ()
+    if target is not None:
+        if target in names:
+            return list(names).index(target), ()
+        if re.fullmatch(r"-?\d+", target) and -len(names) <= int(target) < len(names):
+            return int(target) % len(names), ()
+        raise AliveError(f"{path} has no column {target!r}", near(target, names))
+    found = [number for number, name in enumerate(names) if name.lower() in TARGETS]
+    if len(found) > 1:
+        raise AliveError(
+            f"{path} has columns {', '.join(names[n] for n in found)}, of which one may be the target",
+            'Say which: --target NAME, or --target "" for none',
+        )
+    return (found[0], (f"column {names[found[0]]} of {path.name} is the target",)) if found else (None, ())
+
+
+def _numbers(
+    path: Path, delimiter: str, skip: int, kept: Sequence[int], names: Sequence[str], kind: Any = float
+) -> Any:
+    """The columns as an array [N, C]; text and rows of other lengths are refused."""
+    try:
+        with warnings.catch_warnings(), path.open(encoding="utf-8-sig") as file:
+            warnings.simplefilter("ignore", UserWarning)  # of no rows, which are told of by the caller
+            options: dict[str, Any] = {"delimiter": delimiter, "skiprows": skip, "usecols": kept, "quotechar": '"'}
+            return np.loadtxt(file, kind, comments=None, ndmin=2, **options)
+    except ValueError as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise
+        if found := re.match(r"could not convert string (.*) to float64 at row (\d+), column (\d+)", str(error)):
+            text, row, column = found[1], int(found[2]) + skip + 1, names[int(found[3]) - 1]
+            what = "has an empty cell" if text == "''" else f"holds {text}, which is no number,"
+            raise AliveError(f"column {column} of {path} {what} in line {row}", LEAVE_OUT) from None
+        ragged = re.search(r"at row (\d+)", str(error))
+        where = f" at line {int(ragged[1]) + skip}" if ragged else ""
+        raise AliveError(
+            f"the rows of {path} have different numbers of columns{where}", "Give every row as many as the first has"
+        ) from None
+
+
+def _labels(path: Path, delimiter: str, skip: int, at: int, names: Sequence[str]) -> Any:
+    """One column [N]: whole numbers or real ones, or texts, which are numbered in their order."""
+    try:
+        return whole(_numbers(path, delimiter, skip, [at], names)[:, 0])
+    except AliveError:
+        return numbered(_numbers(path, delimiter, skip, [at], names, str)[:, 0])
+
+
+def whole(y: Any) -> Any:
+    """Numbers as integers, if all of them are whole.
+
+    >>> whole(np.array([1.0, 2.0])).dtype.kind, whole(np.array([1.5])).dtype.kind
+    ('i', 'f')
+    """
+    return y.astype(np.int64) if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.rint(y)).all() else y
+
+
+def numbered(y: Any) -> Any:
+    """Texts as class numbers, in the order of the alphabet.
+
+    >>> numbered(np.array(["b", "a", "b"])).tolist()
+    [1, 0, 1]
+    """
+    return np.unique(y, return_inverse=True)[1].reshape(-1)
+
+
+def from_parquet(path: Path, target: str | None) -> Table:
+    """Read columns of numbers, or of lists of numbers: those keep their names."""
+    try:
+        parquet = import_module("pyarrow.parquet")
+    except ImportError:
+        raise AliveError(
+            "reading .parquet needs pyarrow, which is not installed", 'Run pip install ".[data]" in your clone of alive'
+        ) from None
+    try:
+        table = parquet.read_table(path)
+    except Exception as error:  # a damaged file fails in as many ways as it has parts
+        raise AliveError(f"cannot read {path}: {' '.join(str(error).split()).rstrip('.')}", "Write it again") from None
+    index = [name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)]
+    table = table.drop_columns(index)
+    if not table.num_rows or not table.num_columns:
+        raise AliveError(f"{path} holds no row of numbers", "Give a file with at least one point")
+    at, notes = _target(path, table.column_names, target)
+    columns = {name: _column(path, table, name, at == n) for n, name in enumerate(table.column_names)}
+    y = None if at is None else columns.pop(table.column_names[at])
+    if not columns:
+        raise AliveError(f"{path} has no column beside the target", "Give columns of inputs")
+    if any(part.ndim > 1 for part in columns.values()):
+        return Table(columns, y, notes)
+    return Table(np.stack([part.astype(float) for part in columns.values()], 1), y, notes)
+
+
+def _column(path: Path, table: Any, name: str, is_target: bool) -> Any:
+    """One column as an array [N], or [N, ...] if it holds lists."""
+    column = table.column(name)
+    if column.null_count:
+        raise AliveError(f"column {name} of {path} has {column.null_count} empty cells", "Fill them, or leave them out")
+    try:
+        found = np.array(column.to_pylist() if "list" in str(column.type) else column.to_numpy())
+    except ValueError:
+        raise AliveError(
+            f"column {name} of {path} holds lists of different lengths", "Pad them to one length"
+        ) from None
+    if is_target and found.dtype.kind in "OU":
+        return numbered(found.astype(str))
+    if found.dtype.kind not in "biuf":
+        raise AliveError(f"column {name} of {path} holds {column.type}, which is no number", LEAVE_OUT)
+    return whole(found) if is_target else found

@@ -1,0 +1,209 @@
+"""Whatever people call data, as one of the four forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler, TensorDataset
+
+from ..data import DATA, Data, load
+from ..data.files import READERS, Contents, contents
+from ..data.tables import whole
+from ..errors import AliveError
+from .arrays import as_tensor, each, inner, is_array, precision, tensor
+from .calls import TARGETS, Asked, is_row
+from .forms import SIZE, Chain, Columns, Form, Items, Loader, Stream, together
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Both:
+    """Training points, then test points: whatever each is."""
+
+    parts: tuple[Any, ...]
+
+
+def read(data: Any, model: nn.Module, point_axis: int | None = 0) -> Form:
+    """The form of whatever people call data; what is none gets one sentence."""
+    if isinstance(data, Form):
+        return data
+    if isinstance(data, Both):
+        return Chain(tuple(read(part, model, point_axis) for part in data.parts))
+    dtype, axis = precision(model), point_axis or 0
+    if isinstance(data, str | PathLike):
+        data = _named(data)
+    if isinstance(data, Data):
+        return of_record(data)
+    if isinstance(data, Contents):
+        data = each(data.train, _ids) if data.is_table and _looks_up(model) else data.train
+    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
+        data = _table(data)
+    if is_array(data) and point_axis is not None:
+        data = tensor(data, dtype)
+    if isinstance(data, Tensor | Mapping) and point_axis is None:
+        return Stream([data], None)
+    if isinstance(data, Tensor):
+        return Columns(data, axis, data.shape[axis] if data.ndim > axis else 0)
+    if isinstance(data, Mapping):
+        return _mapping(data, axis, dtype)
+    if isinstance(data, DataLoader):
+        known = data.batch_size and isinstance(data.sampler, SequentialSampler | RandomSampler)
+        return Loader(data) if known and hasattr(data.dataset, "__len__") else Stream(data, point_axis)
+    if isinstance(data, tuple) and point_axis is not None:
+        return _tuple(data, Asked.of(model).inputs, axis, dtype) or Stream(data, point_axis)
+    return _others(data, point_axis, dtype)
+
+
+def of_record(data: Data, *, test: bool = False) -> Columns:
+    """The training or test points of a record, with their targets."""
+    if test and data.test is None:
+        raise AliveError(f"{data.name} has no test points", "Use --split train")
+    given, y = data.parts[test]
+
+    def batch(part: tuple[Any, ...]) -> Any:
+        found = (data.pixels(part[0]), *part[1:-1])
+        return (dict(zip(data.names, found, strict=True)), part[-1]) if data.names else (*found, part[-1])
+
+    return Columns((*given, y), 0, len(y), then=batch)
+
+
+def _named(source: str | PathLike[str]) -> Any:
+    """A data set by name, or the contents of a file."""
+    is_file = str(source) not in DATA and Path(source).suffix.lower() in READERS
+    return contents(source) if is_file else load(source)
+
+
+def _looks_up(model: nn.Module) -> bool:
+    """Whether a model has tables that whole numbers look up rows of."""
+    return any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in model.modules())
+
+
+def _ids(column: Any) -> Any:
+    return whole(column) if isinstance(column, np.ndarray) else column
+
+
+def _others(data: Any, point_axis: int | None, dtype: torch.dtype) -> Form:
+    """Data sets of torch and their like, lists of examples, and anything else that yields batches."""
+    if isinstance(data, TensorDataset) and point_axis == 0 and len({len(x) for x in data.tensors}) == 1:
+        return Columns(data.tensors, 0, len(data))
+    if isinstance(data, IterableDataset):
+        return Stream(DataLoader(data, batch_size=SIZE, collate_fn=partial(together, dtype=dtype)), point_axis)
+    if isinstance(data, Dataset) or _is_set(data) or (isinstance(data, list) and data and _is_example(data[0])):
+        if not hasattr(data, "__len__"):
+            raise AliveError(f"the data set {type(data).__name__} has no __len__", "Give it one, or pass a DataLoader")
+        return Items(data, dtype)
+    if isinstance(data, Iterable) and not isinstance(data, bytes | type):
+        return Stream(data, point_axis)
+    given = f"the class {data.__name__}" if isinstance(data, type) else type(data).__name__
+    raise AliveError(
+        f"expected data, got {given}",
+        "Pass a tensor, arrays, (inputs, targets), a mapping, a data set, a DataLoader or any iterable of batches",
+    )
+
+
+def _is_set(data: Any) -> bool:
+    """Whether it is like a data set of torch: items by number, and no sequence of batches."""
+    known = (
+        hasattr(data, "__len__") and hasattr(data, "__getitem__") and not is_row(data) and not isinstance(data, type)
+    )
+    return known and (hasattr(data, "__getitems__") or not hasattr(data, "__iter__"))
+
+
+def _is_example(item: Any) -> bool:
+    """Whether it is one example: its label is a number, where a batch has a tensor of them."""
+    parts = item.values() if isinstance(item, Mapping) else item if is_row(item) else ()
+    return any(isinstance(part, int | float) for part in parts) and any(not isinstance(p, int | float) for p in parts)
+
+
+def _mapping(data: Mapping[str, Any], axis: int, dtype: torch.dtype) -> Columns:
+    """A whole data set by name, such as a tokeniser gives it."""
+    try:
+        whole = {key: tensor(part, dtype) if is_array(part) else part for key, part in data.items()}
+    except AliveError as error:
+        raise AliveError(f"in a mapping of the whole data {error.cause}", error.cure) from None
+    strange = [
+        key for key, part in whole.items() if not (isinstance(part, Tensor | bool | int | float) or part is None)
+    ]
+    lengths = _lengths(whole, axis)
+    if strange or not lengths:
+        raise AliveError(
+            f"the mapping's {strange[0]!r} is a {type(whole[strange[0]]).__name__}"
+            if strange
+            else "the mapping is empty",
+            "Give tensors or arrays, one row a point, or choose a part of it; put a single batch in a list: [batch]",
+        )
+    return _columns(whole, lengths, axis)
+
+
+def _lengths(whole: Mapping[Any, Any], axis: int) -> dict[Any, int]:
+    """How many points each tensor holds, by its name."""
+    tensors = {key: part for key, part in whole.items() if isinstance(part, Tensor) and part.ndim}
+    return {key: part.shape[axis if part.ndim > axis else 0] for key, part in tensors.items()}
+
+
+def _columns(whole: Any, lengths: Mapping[Any, int], axis: int) -> Columns:
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{key} {length}" for key, length in lengths.items())
+        raise AliveError(
+            f"the parts of the data have different numbers of points: {told}",
+            "Give each of them one row a point; put a single batch in a list: [batch]",
+        )
+    return Columns(whole, axis, next(iter(lengths.values())))
+
+
+def _tuple(data: tuple[Any, ...], inputs: int, axis: int, dtype: torch.dtype) -> Columns | None:
+    """(x, y), (a, b, y) or ((a, b), y), whole; None where the tuple is one of batches."""
+    data = tuple(tensor(part, dtype) if is_array(part) else part for part in data)
+    if len(data) == 2 and isinstance(data[1], Tensor) and (isinstance(data[0], Mapping) or is_row(data[0])):
+        data = (each(data[0], partial(as_tensor, dtype=dtype)), data[1])
+        found = inner(data)
+        return _columns(data, _lengths(dict(enumerate(found)), axis), axis) if len(found) > 1 else None
+    if not data or not all(isinstance(part, Tensor) for part in data):
+        return None
+    lengths = _lengths(dict(enumerate(data)), axis)
+    if len(data) == 1 or (inputs > 1 and len(data) >= inputs):
+        return _columns(data, lengths, axis)
+    if len(data) == 2:
+        return _pair(*data, axis)
+    is_table = len({part.ndim for part in data}) > 1 and len(set(lengths.values())) == 1
+    return _columns(data, lengths, axis) if is_table and inputs == 1 else None
+
+
+def _pair(inputs: Tensor, targets: Tensor, axis: int) -> Columns | None:
+    """(inputs, targets); two tensors of different lengths are two batches, as x.split(6) makes them."""
+    points = inputs.shape[axis] if inputs.ndim > axis else 0
+    if inputs.ndim <= axis or (points in targets.shape and not _follows(inputs, targets)):
+        return Columns((inputs, targets), axis, points)
+    if inputs.ndim == targets.ndim:
+        return None
+    raise AliveError(
+        f"there are {points} inputs {list(inputs.shape)} and targets {list(targets.shape)}", "Give as many of each"
+    )
+
+
+def _follows(a: Tensor, b: Tensor) -> bool:
+    """Whether b lies right behind a as rows of one tensor, as the parts of x.split(5) do."""
+    if not (a.ndim == b.ndim and a.stride() == b.stride() and a.shape[1:] == b.shape[1:]):
+        return False
+    same = a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    return same and b.storage_offset() == a.storage_offset() + a.stride(0) * len(a)
+
+
+def _table(frame: Any) -> Any:
+    """A data frame as inputs and, where a column is named so, targets."""
+    named = [column for column in frame.columns if str(column).lower() in TARGETS]
+    text = [str(column) for column, kind in zip(frame.columns, frame.dtypes, strict=True) if kind.kind not in "biuf"]
+    if text or len(named) > 1:
+        raise AliveError(
+            f"column {text[0]!r} of the table holds no numbers" if text else f"columns {named} all look like targets",
+            "Leave it out, or turn it into numbers" if text else "Leave out all but one",
+        )
+    x = frame.drop(columns=named).to_numpy(dtype="float64")
+    return (x, frame[named[0]].to_numpy()) if named else x

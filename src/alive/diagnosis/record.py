@@ -1,0 +1,360 @@
+"""The records of a census, and how they add up.
+
+A census of one batch is a small record, and records add up: the census of a data set is the sum of the censuses of
+its batches, whoever took them. Memory is that of one point and of the units, whatever the number of points.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import AliveError
+from ..functional import Activation, State, classify
+from ..functional.signals import has_exploded, has_merged, has_vanished
+from ..taps import Unseen
+from .build import Build
+from .signal import UNMEASURED, Signal
+
+ALIVE = -1  # in `died_at`: the point reached the output
+BENDS_NOTHING, HAVE_MERGED, VANISHED, EXPLODED = "bends nothing", "merged", "vanished", "exploded"
+
+
+class Tally(NamedTuple):
+    """How many are in which state; tallies add."""
+
+    dead: int = 0
+    linear: int = 0
+    nonlinear: int = 0
+    broken: int = 0
+    unknown: int = 0
+
+    @classmethod
+    def of(cls, states: Tensor) -> Tally:
+        """Count states as `functional.classify` gives them."""
+        count = torch.bincount(states.long().flatten(), minlength=len(State)).tolist()
+        return cls(*(count[State[name.upper()]] for name in cls._fields))
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self)
+
+    def plus(self, other: Tally) -> Tally:
+        """The two together."""
+        return Tally(*map(add, self, other))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerCensus:
+    """One layer: the extremes of each unit's pre-activation [C], the points by state, and how many died here first.
+
+    label     what made its input, and the activation: `convs.14 → relu`
+    where     the line that calls the activation, where it is known: `model.py:37`
+    made_by   the weights that made it, by their path in the model
+    unknown   what cannot be told of it, and why, in words
+    values    where its units are unknown: how many values it has for a point, of which some are units
+    bypassed  whether some path to the output leads around it; None where no pass could be followed
+    signal    how far apart the points still are, and how much of the gradient arrives
+    """
+
+    name: str
+    activation: Activation
+    top: Tensor
+    bottom: Tensor
+    points: Tally
+    first_deaths: int
+    signal: Signal = UNMEASURED
+    label: str = ""
+    where: str = ""
+    made_by: str = ""
+    unknown: tuple[str, ...] = ()
+    values: int = 0
+    bypassed: bool | None = None
+
+    @property
+    def states(self) -> Tensor:
+        """The state of each unit, int8 [C]."""
+        return classify(self.top, self.bottom, self.activation)
+
+    @property
+    def units(self) -> Tally:
+        """The units by state; where they cannot be told, so many values are unknown. Units never met do not count."""
+        if self.values:
+            return Tally(unknown=self.values)
+        met = (self.top != -torch.inf) | (self.bottom != torch.inf)
+        return Tally.of(self.states[met])
+
+    @property
+    def bends(self) -> bool | None:
+        """Whether some unit is nonlinear; a layer of dead and linear units bends nothing. None where it is unknown."""
+        units = self.units
+        if units.nonlinear:
+            return True
+        return None if units.unknown or units.broken or not units.total else False
+
+    def plus(self, other: LayerCensus) -> LayerCensus:
+        """The two parts of the data together; what is unknown in one is unknown in both."""
+        common: dict[str, Any] = {
+            "points": self.points.plus(other.points),
+            "first_deaths": self.first_deaths + other.first_deaths,
+            "signal": self.signal.plus(other.signal),
+            "unknown": tuple(dict.fromkeys((*self.unknown, *other.unknown))),
+            "values": max(self.values, other.values),
+        }
+        if common["values"]:
+            return replace(self, top=self.top[:0], bottom=self.bottom[:0], **common)
+        if self.top.shape != other.top.shape or self.activation != other.activation:
+            raise AliveError(
+                f"layer {self.name} has {len(self.top)} units of {self.activation.name} in one census and "
+                f"{len(other.top)} of {other.activation.name} in the other",
+                "Add censuses of one and the same model",
+            )
+        return replace(
+            self,
+            top=torch.maximum(self.top, other.top),
+            bottom=torch.minimum(self.bottom, other.bottom),
+            **common,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that was counted, as plain numbers."""
+        states = self.states
+        return {
+            "name": self.name,
+            "label": self.label or self.name,
+            "where": self.where,
+            "activation": self.activation.name,
+            "cutoff": self.activation.cutoff,
+            "units": self.units._asdict(),
+            "points": self.points._asdict() if self.points.total else None,
+            "first_deaths": self.first_deaths,
+            "signal": self.signal.to_dict(),
+            "bends": self.bends,
+            "made_by": self.made_by,
+            "unknown": list(self.unknown),
+            "bypassed": self.bypassed,
+            "dead_units": (states == State.DEAD).nonzero().flatten().tolist(),
+            "linear_units": (states == State.LINEAR).nonzero().flatten().tolist(),
+            "broken_units": (states == State.BROKEN).nonzero().flatten().tolist(),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Census:
+    """The state of every unit and point of a model. Parts of the data add up: `a + b`.
+
+    Over all layers, a point is dead if some layer maps it to all zeros, linear if every layer passes it whole,
+    nonlinear otherwise; unknown if none maps it to zeros, but some layer's points cannot be told. `died_at` (with
+    keep_points) holds for each point the number of its first dead layer, or −1. `unseen` are one-sided operations that
+    were noticed and could not be counted. `input` and `output` are the signal in the model's first input and in its
+    output; gradients of layers are in shares of that of the output. `build` says which cures apply to the model.
+    """
+
+    layers: tuple[LayerCensus, ...]
+    points: Tally
+    died_at: Tensor | None = None
+    unseen: tuple[Unseen, ...] = ()
+    input: Signal | None = None
+    output: Signal | None = None
+    build: Build | None = None
+
+    @property
+    def units(self) -> Tally:
+        """The units of all layers by state."""
+        return reduce(Tally.plus, (layer.units for layer in self.layers), Tally())
+
+    def __getitem__(self, name: str) -> LayerCensus:
+        """A layer by its name or label."""
+        for layer in self.layers:
+            if name in (layer.name, layer.label):
+                return layer
+        raise KeyError(name)
+
+    def __add__(self, other: Census) -> Census:
+        ours, theirs = ({layer.name for layer in census.layers} for census in (self, other))
+        if ours.isdisjoint(theirs):
+            raise AliveError(
+                f"the two censuses have no layer in common: {', '.join(sorted(ours)[:3])} and "
+                f"{', '.join(sorted(theirs)[:3])}",
+                "Add censuses of one and the same model",
+            )
+        return together(self, other)
+
+    def words(self, layer: LayerCensus) -> tuple[str, ...]:
+        """What is wrong with the signal in a layer: bends nothing, merged, vanished, exploded."""
+        found = [BENDS_NOTHING] if layer.bends is False else []
+        if self._merged(layer.signal):
+            found.append(HAVE_MERGED)
+        gradient = layer.signal.gradient
+        if gradient is not None:
+            found += [EXPLODED] if has_exploded(gradient) else []
+            found += [VANISHED] if has_vanished(gradient) and (gradient or self._is_shut(layer)) else []
+        return tuple(found)
+
+    @property
+    def unsettled(self) -> tuple[str, ...]:
+        """Batch norms that have seen no data."""
+        return () if self.build is None else self.build.unsettled
+
+    @property
+    def lost(self) -> tuple[str, LayerCensus] | None:
+        """What ends the signal on its only way, and where: merged, exploded or vanished; nothing where it passes.
+
+        Batch norms that have seen no data are no norms yet: what they do in eval mode is no verdict on training.
+        """
+        on_path = [layer for layer in self.layers if not layer.bypassed]
+        if self.unsettled or not on_path:
+            return None
+        merged = next((layer for layer in on_path if self._stays_merged(layer)), None)
+        if merged is not None:
+            return HAVE_MERGED, merged
+        words = {layer.name: self.words(layer) for layer in on_path}
+        exploded = next((layer for layer in on_path if EXPLODED in words[layer.name]), None)
+        if exploded is not None:
+            return EXPLODED, exploded
+        vanished = next((layer for layer in reversed(on_path) if VANISHED in words[layer.name]), None)
+        return None if vanished is None else (VANISHED, vanished)
+
+    @property
+    def gone(self) -> str:
+        """One sentence if no signal passes from the points to the output, or from the output back; else nothing."""
+        if self.lost is None:
+            return ""
+        word, layer = self.lost
+        name = layer.label or layer.name
+        if word == HAVE_MERGED:
+            end = layer.signal if self.output is None or self.output.spread is None else self.output
+            return (
+                f"all points have become one from {name} on: they differ there by {layer.signal.spread:.1e} of their "
+                f"size, and at the end by {end.spread:.1e}"
+            )
+        return (
+            f"the gradient has {word} on its way back to {name}: {layer.signal.gradient:.1e} of the output's "
+            "arrives there"
+        )
+
+    def _merged(self, signal: Signal) -> bool:
+        """Whether points that lay apart at first have become one."""
+        spread = signal.spread
+        if spread is None:
+            return False
+        first = [s.spread or 0.0 for s in (self.input, *(layer.signal for layer in self.layers[:1])) if s is not None]
+        return bool(has_merged(spread, max(first, default=0.0), signal.resolution))
+
+    def _stays_merged(self, layer: LayerCensus) -> bool:
+        """Whether points are one from this layer on: what tells them apart again has not lost them."""
+        number = next(k for k, other in enumerate(self.layers) if other is layer)
+        later = [other.signal for other in self.layers[number:] if other.signal.spread is not None]
+        later += [self.output] if self.output is not None and self.output.spread is not None else []
+        return layer.signal.spread is not None and all(map(self._merged, later))
+
+    def _is_shut(self, layer: LayerCensus) -> bool:
+        """Whether a gradient of exactly 0 is lost on the way, and not held back by weights that start from zero."""
+        if layer.bypassed:
+            return False
+        number = next(k for k, other in enumerate(self.layers) if other is layer)
+        return any(other.signal.gradient for other in self.layers[number + 1 :])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that was counted, as plain numbers."""
+        record: dict[str, Any] = {
+            "units": self.units._asdict(),
+            "points": self.points._asdict(),
+            "gone": self.gone,
+            "layers": [{**layer.to_dict(), "words": list(self.words(layer))} for layer in self.layers],
+        }
+        for name in ("input", "output"):
+            signal: Signal | None = getattr(self, name)
+            record[name] = None if signal is None else signal.to_dict()
+        if self.unsettled:
+            record["unsettled"] = list(self.unsettled)
+        if self.unseen:
+            record["unseen"] = [unseen._asdict() for unseen in self.unseen]
+        if self.died_at is not None:
+            record["died_at"] = self.died_at.tolist()
+        return record
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """`to_dict` as text."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def __rich__(self) -> Any:
+        from .render import table
+
+        return table(self)
+
+    def __str__(self) -> str:
+        from .render import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        from .render import fragment
+
+        return fragment(self)
+
+
+def together(a: Census, b: Census) -> Census:
+    """The two together; a layer that only some batches reach may be missing from either."""
+    b = _renamed(a, b)
+    ours, theirs = ({layer.name: layer for layer in census.layers} for census in (a, b))
+    names = _merged(list(ours), list(theirs))
+    layers = tuple(
+        ours[name].plus(theirs[name]) if name in ours and name in theirs else ours.get(name) or theirs[name]
+        for name in names
+    )
+    died_at = None
+    if a.died_at is not None and b.died_at is not None:
+        died_at = torch.cat([_renumbered(a.died_at, list(ours), names), _renumbered(b.died_at, list(theirs), names)])
+    unseen = {unseen.name: unseen for census in (a, b) for unseen in census.unseen}
+    given, made = (
+        None if ours is None or theirs is None else ours.plus(theirs)
+        for ours, theirs in ((a.input, b.input), (a.output, b.output))
+    )
+    return Census(layers, a.points.plus(b.points), died_at, tuple(unseen.values()), given, made, a.build or b.build)
+
+
+def _renamed(a: Census, b: Census) -> Census:
+    """b with its layers called as in a: those made by the same weights are the same, in whatever order they came."""
+    ours = {layer.name: layer.made_by for layer in a.layers}
+    if all(ours.get(layer.name, layer.made_by) == layer.made_by for layer in b.layers):
+        return b
+    known = {(_base(layer.name), layer.made_by): layer.name for layer in reversed(a.layers)}
+    taken, layers = set(ours), []
+    for layer in b.layers:
+        name = known.pop((_base(layer.name), layer.made_by), None)
+        if name is None:
+            name, number = _base(layer.name), 1
+            while name in taken:
+                number += 1
+                name = f"{_base(layer.name)}#{number}"
+        taken.add(name)
+        layers.append(replace(layer, name=name))
+    return replace(b, layers=tuple(layers))
+
+
+def _base(name: str) -> str:
+    """A layer's name without the number of its use."""
+    return name.rstrip("'").split("#")[0]
+
+
+def _merged(ours: list[str], theirs: list[str]) -> list[str]:
+    """All names; those that only they have follow the one they follow there."""
+    names, place = list(ours), 0
+    for name in theirs if theirs != ours else ():
+        if name not in ours:
+            names.insert(place, name)
+        place = names.index(name) + 1
+    return names
+
+
+def _renumbered(died_at: Tensor, old: list[str], new: list[str]) -> Tensor:
+    place = {name: number for number, name in enumerate(new)}
+    return torch.tensor([*(place[name] for name in old), ALIVE], dtype=torch.int16)[died_at.long()]
