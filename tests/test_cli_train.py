@@ -463,6 +463,11 @@ def test_a_model_of_transformers_trains(alive, tmp_path: Path) -> None:
         code, out, err = alive("train", "hf:bert", "--data", data, "--epochs", 2, "--lr", 0.001)
         assert code == 0, err
         assert "train accuracy" in out
+        assert "fresh start" not in err
+    (tmp_path / "bert" / "model.safetensors").unlink()
+    code, _, err = alive("train", "hf:bert", "--data", "ids.npz", "--epochs", 1)
+    assert code == 0, err
+    assert "note: hf:bert holds a configuration alone: its weights are a fresh start" in err
 
 
 @pytest.mark.slow
@@ -505,7 +510,8 @@ def test_a_penalty_that_drowns_the_task_is_said(alive) -> None:
     code, _, err = alive("train", "20x4", "--epochs", 60, "--jumpstart", "UP", "--weight", 10)
     assert code == 0
     assert "the penalty pulls" in err
-    assert "its weight is too large. Lower --weight, or leave --jumpstart out." in err
+    assert "drowns it" in err
+    assert "Lower --weight, or leave --jumpstart out." in err
     code, _, err = alive("train", "3x8", "--epochs", 60, "--jumpstart", "UP", "--weight", 10)
     assert (code, err) == (0, ""), "what has learned is not drowned, however little the task pulls at its end"
 

@@ -82,7 +82,7 @@ def completions(line: str) -> tuple[list[str], bool]:
         ("alive reproduce 003", ["003-T2"]),
         ("alive reproduce 003-T2 atl", ["atlas"]),
         ("alive reproduce --engine ", ["local", "ray"]),
-        ("alive clinic deep-", ["deep-conv", "deep-text", "deep-regression", "deep-leaky", "deep-gelu"]),
+        ("alive clinic deep-", ["deep-conv", "deep-text", "deep-regression", "deep-gelu"]),
         ("alive bench p", ["penalty", "pipeline"]),
         ("alive data get ", list(values.IMAGES)),
         ("alive census 5x4 --data ./my", []),

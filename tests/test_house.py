@@ -6,10 +6,8 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -28,32 +26,6 @@ def snippets(language: str) -> list[object]:
 def test_python_in_the_documents_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "snippet", "exec"), {"__name__": "__main__"})
-
-
-@pytest.mark.parametrize("code", snippets("sh"))
-def test_commands_in_the_documents_are_understood(code, tmp_path, monkeypatch, capsys):
-    """Each `alive` command runs, shortened where it trains; each `make` target exists."""
-    from alive import cli
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(
-        "import torch\nfrom torch import nn\n"
-        "def make_model(): return nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))\n"
-        "def make_data(): return torch.randn(20, 2), torch.arange(20) % 2\n"
-    )
-    np.savez(tmp_path / "data.npz", x=np.zeros((4, 2)), y=[0, 1, 0, 1])
-    sys.modules.pop("mine", None)
-    short = {"train": ["--epochs", "2"], "demo": ["--epochs", "1", "--workers", "2"]}
-    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
-    for line in code.splitlines():
-        words = re.sub(r"\s+#.*", "", line).replace('"', "").split()
-        if words[:1] == ["make"]:
-            assert words[1] in targets
-        elif words[:1] == ["alive"] and words[1] not in ("bench", "report") and "--scale" not in words:
-            monkeypatch.setattr(sys, "argv", [*words, *short.get(words[1], [])])
-            with suppress(SystemExit):
-                cli.main()
-            assert not re.match("alive: (?!.* holds)", capsys.readouterr().err), line
 
 
 def test_the_readme_tree_names_every_file():

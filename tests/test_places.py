@@ -87,13 +87,20 @@ def test_pictures_are_drawn_without_a_word_of_the_cache(place, tmp_path):
     assert (tmp_path / "alive-report" / "004-Fig2-quick-dense-heat.png").stat().st_size > 1000
 
 
+NOBODY = """
+import pwd
+pwd.getpwuid = lambda number: {}[number]  # as in a container that runs under a number without a name
+from alive.__main__ import main
+main()
+"""
+
+
 def test_data_are_looked_for_and_where_they_cannot_be_put_is_said(place, tmp_path):
     done = run(place, tmp_path, "-m", "alive", "data", "list")
     assert (done.returncode, done.stderr) == (0, "")
     for home in ({}, {"HOME": None, "XDG_CACHE_HOME": None}):
         env = {name: value for name, value in (place | home).items() if value is not None}
-        code = "import os, pwd; pwd.getpwuid = lambda uid: {}[uid]; import runpy; runpy.run_module('alive', run_name='__main__')"
-        done = run(env, tmp_path, "-c", code, "data", "get", "mnist", "--mirror", "http://127.0.0.1:9")
+        done = run(env, tmp_path, "-c", NOBODY, "data", "get", "mnist", "--mirror", "http://127.0.0.1:9")
         assert done.returncode == 2
         said = "this user has no home folder to keep data in" if home else "cannot write to"
         assert done.stderr.startswith(f"alive: {said}")
@@ -122,7 +129,7 @@ def test_a_damaged_or_full_cache_only_costs_time(tmp_path):
     assert computed() == "True 0\n"
     assert computed() == "True 1\n", "it was kept"
     for ending in ("nbi", "nbc"):
-        for kept in tmp_path.rglob(f"has-*.{ending}"):
+        for kept in tmp_path.rglob(f"*has-*.{ending}"):
             kept.write_bytes(kept.read_bytes()[:40])
         assert computed() == "True 0\n"
         assert computed() == "True 1\n", "and kept anew"
@@ -132,7 +139,7 @@ def test_a_damaged_or_full_cache_only_costs_time(tmp_path):
     assert computed() == "True 0\n"
 
 
-@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)])
+@pytest.mark.parametrize("closed", [(1,), (0, 1, 2)])
 def test_nobody_listens(closed, tmp_path):
     def close():
         for number in closed:
@@ -173,7 +180,7 @@ def test_an_output_that_takes_no_more_is_said(tmp_path):
     assert done.stderr == "alive: cannot write the output: No space left on device.\n"
 
 
-@pytest.mark.parametrize("setting", [{"TERM": "dumb"}, {"COLUMNS": "12"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+@pytest.mark.parametrize("setting", [{"TERM": "dumb", "COLUMNS": "12"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
 def test_terminals_of_all_kinds(setting, tmp_path):
     env = os.environ | {"PYTHONCOERCECLOCALE": "0", "OMP_NUM_THREADS": "1"} | setting
     done = subprocess.run([sys.executable, "-m", "alive", "census", "5x4"], env=env, capture_output=True, check=False)

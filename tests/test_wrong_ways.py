@@ -65,6 +65,7 @@ def too_large():
     import numpy as np
     return np.full((5, 3), 1e300)
 def run_badly(model, batch): return model(batch.nodes)
+def bad_loss(output, targets): return output.mean() * (1 / 0)
 number = 3
 """
 
@@ -219,6 +220,11 @@ WAYS = {
         [*NET, "MINE:three", "--batch-size", "3"], ["come in batches already", "Leave the batch size out"]
     ),
     "a loss of no name": Way([*NET, "MINE:x", "--loss", "mes"], ["unknown loss 'mes'", "did you mean 'mse'"]),
+    "a loss that fails": Way(
+        [*NET, "MINE:x", "--loss", "MINE:bad_loss"], ["calling the loss failed with ZeroDivisionError", "MINE.py, line"]
+    ),
+    "no targets for a loss": Way([*NET, "MINE:x", "--loss", "ce"], ["no targets for the loss", "(inputs, targets)"]),
+    "a loss that needs arguments": Way([*NET, "MINE:x", "--loss", "MINE:Net"], ["it needs width", "Wrap it"]),
     # files
     "no file": Way([*NET, "d.npy"], ["there is no file d.npy"]),
     "an unknown ending": Way([*NET, "d.txt"], ["cannot read data from 'd.txt'", "ending in .npz"], text("d.txt", "1")),

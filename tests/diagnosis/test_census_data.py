@@ -162,29 +162,16 @@ class Failing(Dataset[Tensor]):
 
 
 class Frame:
-    """What of a data frame of pandas is read."""
+    """What of a data frame of pandas or polars is read."""
 
     def __init__(self, columns: dict[str, Any]) -> None:
-        self.held = columns
-        self.columns = list(columns)
-        self.dtypes = [np.asarray(column).dtype for column in columns.values()]
+        self.held, self.columns = columns, list(columns)
 
     def __getitem__(self, name: str) -> Any:
-        return Column(np.asarray(self.held[name]))
-
-    def drop(self, columns: list[str]) -> Frame:
-        return Frame({name: column for name, column in self.held.items() if name not in columns})
-
-    def to_numpy(self, dtype: str) -> Any:
-        return np.stack([np.asarray(column, dtype) for column in self.held.values()], 1)
-
-
-class Column(np.ndarray):
-    def __new__(cls, array: Any) -> Column:
-        return array.view(cls)
+        return self.held[name]
 
     def to_numpy(self) -> Any:
-        return np.asarray(self)
+        raise AssertionError("not asked for: columns may be of several kinds")
 
 
 class Rows(Dataset[Any]):
@@ -238,6 +225,7 @@ SETS: dict[str, Any] = {
     "iterator of pairs of arrays": [(NUMPY[:4], np.arange(4)), (NUMPY[4:], np.arange(6))],
     "generator": (X[k : k + 5] for k in (0, 5)),
     "data frame": Frame({name: NUMPY[:, k] for k, name in enumerate("abc")}),
+    "data frame with classes": Frame({**{n: NUMPY[:, k] for k, n in enumerate("abc")}, "label": ["u", "v"] * 5}),
     "data frame with a target": Frame({"label": np.arange(10), **{n: NUMPY[:, k] for k, n in enumerate("abc")}}),
 }
 
@@ -289,6 +277,36 @@ def test_what_may_be_input_or_target_is_asked_for(data: Any, said: str) -> None:
     assert "mappings with the names" in caught.value.cure
 
 
+def test_a_model_may_read_the_mapping_itself() -> None:
+    class Whole(nn.Module):
+        def forward(self, batch: dict[str, Tensor]) -> Tensor:
+            return F.relu(batch["a"] + batch["b"])
+
+    found, truth = (census(model, {"a": X, "b": X.flip(0), "label": Y}) for model in (Whole(), Join()))
+    assert found.points == truth.points
+    assert found.units == truth.units
+
+
+def test_a_record_of_several_inputs_is_read_by_name_or_place() -> None:
+    truth = census(Join(), (X, X.flip(0))).points
+    assert census(Join(), tensors({"b": X.flip(0), "a": X}, torch.arange(10) % 2)).points == truth
+    assert census(Join(), tensors((X, X.flip(0)), torch.arange(10) % 2)).points == truth
+
+
+def test_a_plain_number_in_a_batch_makes_no_examples_of_it() -> None:
+    class Times(nn.Module):
+        def forward(self, *, x: Tensor, times: int) -> Tensor:
+            return F.relu(x * times)
+
+    assert census(Times(), [{"x": X, "times": 2}, {"x": X, "times": -2}]).points.total == 20
+
+    class Anything(nn.Module):
+        def forward(self, *args: Any, **given: Any) -> Tensor:
+            return F.relu(given["x"] - given["target"])
+
+    assert census(Anything(), {"x": X, "target": X.flip(0)}).points.total == 10
+
+
 def test_real_targets_are_no_mask() -> None:
     assert census(Optional(), [(X, torch.randn(10, 3))]).points.total == 10
     assert census(Optional(), [(X, Y)]).points.total == 10
@@ -327,6 +345,30 @@ def test_arrays_come_in_the_precision_of_the_model() -> None:
 def test_targets_can_be_reached(batch: Any, targets: Any) -> None:
     assert batches.targets(batch) is targets
     assert batches.targets(batch, nn.Identity()) is targets
+
+
+def test_a_stream_gives_its_first_points() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+
+    def first(batches_: Any, point_axis: int | None = 0) -> list[Any]:
+        form, words = batches.sample((batch for batch in batches_), model, 5, 0, point_axis)
+        assert words == "the first 5 points of the stream"
+        return list(form)
+
+    (whole, y), (cut, z) = first([(X[:4], Y[:4]), (X[4:], Y[4:]), (X, Y)])
+    assert torch.equal(torch.cat([whole, cut]), X[:5])
+    assert (len(y), len(z)) == (4, 1)
+    assert [len(part) for part in first([NUMPY, NUMPY])] == [5]
+    graph = {"x": X, "edges": torch.zeros(2, 7)}
+    assert first([graph])[0]["edges"].shape == (2, 7), "what is no row of points is not cut"
+    assert len(first([graph])[0]["x"]) == 10
+    assert first([X, X, X], None)[0] is X
+
+
+def test_one_array_may_be_one_point() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    for data in (X, NUMPY, NUMPY.tolist()):
+        assert census(model, data, point_axis=None).points.total == 1
 
 
 def test_targets_stand_behind_all_inputs() -> None:
@@ -378,6 +420,8 @@ def test_a_sample_is_drawn_of_the_whole_and_kept_in_order(data: Any) -> None:
         (RELU, {}, "the mapping is empty"),
         (RELU, {"train": DataLoader(X)}, "'train' is a DataLoader.*choose a part"),
         (RELU, (X, Y[:9]), r"10 inputs \[10, 3\] and targets \[9\]. Give as many"),
+        (RELU, Frame({"a": ["x", "z"], "b": [1.0, 2.0]}), "column 'a' of the table holds no numbers"),
+        (RELU, Frame({"a": [1.0], "y": [1], "label": [2]}), "a, y, label, of which 2 look like targets"),
         (RELU, [[1.0, 2.0], [3.0]], "rows of different lengths"),
         (RELU, {"x": [[1.0, 2.0], [3.0]]}, "rows of different lengths. Pad rows"),
         (RELU, np.array(["a", "b"]), "expected an array of numbers, got values of type <U1"),
@@ -394,7 +438,7 @@ def test_a_sample_is_drawn_of_the_whole_and_kept_in_order(data: Any) -> None:
         (Join(), X, "missing 1 required positional argument: 'b'"),
         (Join(), [(X,)], r"forward\(\) needs 2 inputs \(a, b\), and a batch has 1"),
     ],
-    ids=range(36),
+    ids=range(38),
 )
 def test_what_cannot_be_counted_is_one_error_with_cause_and_cure(model: Any, data: Any, said: str) -> None:
     with pytest.raises(AliveError, match=said) as caught:

@@ -13,10 +13,12 @@ from itertools import pairwise
 import pytest
 import torch
 from rich.console import Console
+from rich.measure import Measurement
 from torch import nn
 
 from alive.diagnosis import Census, LayerCensus, Limit, Tally, census
 from alive.diagnosis.advice import advise
+from alive.diagnosis.grid import LEAST_MISSED, grid
 from alive.diagnosis.page import curves
 from alive.diagnosis.render import SCREENFUL, Origin, page, table, text
 from alive.diagnosis.rows import SEVERITIES, number, rows, worst_first
@@ -191,6 +193,20 @@ def test_at_any_width_nothing_is_cut_and_what_has_no_room_is_named(width: int) -
         assert (name in named) != (name in headings(said)), f"{name} is shown or named, and not both"
     assert all(word in said for word in ("merged", "vanished", "bends", "nothing"))
     assert {"dead units", "dead points", "signal"} <= headings(said)
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("found", [deep(4, 5), *CASES.values()], ids=["deep", *CASES])
+def test_a_table_takes_the_room_that_was_reckoned(found: Census) -> None:
+    wide = Console(width=10_000)
+    shown = [replace(each, label=f"{each.name} → relu", where=f"net.py:{each.name}") for each in found.layers]
+    for some in (found, replace(found, layers=tuple(shown))):
+        whole = grid(some, rows(some), rows(some))
+        for most in range(len(LEAST_MISSED) + 1):
+            room = Measurement.get(wide, wide.options, whole.table(LEAST_MISSED[:most])).maximum
+            reckoned = whole.left_out(room)
+            assert Measurement.get(wide, wide.options, whole.table(reckoned)).maximum <= room
+            assert len(reckoned) <= most
 
 
 def test_lines_are_a_column_or_below_the_labels_or_said_once() -> None:

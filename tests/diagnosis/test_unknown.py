@@ -69,11 +69,11 @@ def test_the_command_line_does_not_pass_what_is_unknown(alive, tmp_path) -> None
         "        self.a, self.b = nn.Linear(2, 4), nn.Linear(85, 5)\n"
         "    def forward(self, x):\n        return torch.relu(self.b(self.a(x).transpose(0, 1)))\n"
     )
-    code, out, err = alive("census", "mine:Mixed", "--fail-on", "dead_points>0")
+    code, out, err = alive("census", "mine:Mixed", "--data", "moons", "--fail-on", "dead_points>0")
     assert code == 1
     assert "dead_points>0 cannot be ruled out, for not all is known" in err
     assert "unknown" in out
-    assert alive("census", "mine:Mixed", "--fail-on", "dead_points>85")[0] == 0
+    assert alive("census", "mine:Mixed", "--data", "moons", "--fail-on", "dead_points>85")[0] == 0
 
 
 class Around(nn.Module):

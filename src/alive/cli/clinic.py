@@ -10,7 +10,7 @@ import typer
 
 from ..errors import expect, expect_one_of
 from . import values
-from .words import command, completing, interruptible, show
+from .words import completing, interruptible, show
 
 if TYPE_CHECKING:
     from ..clinic import Row
@@ -58,7 +58,7 @@ def clinic(
         for part in _wards(names):
             show(tables.table(book, part))
     if record is not None:
-        ward.made(ward.read_rows(rows), command()).write(record)
+        ward.made(ward.read_rows(rows), f"alive clinic --all --seeds {seeds}").write(record)
         print(record)
     if document is not None:
         tables.document(ward.Book.read(record), document)

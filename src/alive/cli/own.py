@@ -61,7 +61,11 @@ def loss_of(source: str | None) -> Any:
 
         return known(source)
     found = function_of(source)
-    return found() if isinstance(found, type) else found
+    if not isinstance(found, type):
+        return found
+    from ..sources.imports import called
+
+    return called(source)
 
 
 def note(notes: Iterable[str]) -> None:

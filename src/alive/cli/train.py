@@ -113,6 +113,7 @@ def _sources(typed: Typed, *, real: bool) -> tuple[nn.Module, Data, tuple[str, .
 
     from .. import sources
     from ..data.files import Contents
+    from ..sources.folders import PREFIX
     from ..train.checkpoint import load_weights
 
     built: dict[str, Any] = {"init": typed.init, "batch_norm": typed.batch_norm, "seed": typed.seed, "args": typed.args}
@@ -122,8 +123,9 @@ def _sources(typed: Typed, *, real: bool) -> tuple[nn.Module, Data, tuple[str, .
     torch.manual_seed(typed.seed)  # for data that are drawn
     raw = sources.data(source, target=typed.target)
     notes += raw.notes if isinstance(raw, Contents) else ()
-    points = sources.labelled(raw, real=True if real else None, model=network)
-    points = points if points.name != "data" else replace(points, name=source)
+    if typed.model.startswith(PREFIX) and not sources.maker(typed.model).fixed:
+        notes += (f"{typed.model} holds a configuration alone: its weights are a fresh start",)
+    points = sources.labelled(raw, real=True if real else None, model=network, name=source)
     points = points.as_real() if real else points
     if network is None:
         points = points.as_floats()

@@ -27,7 +27,7 @@ EXPERIMENTS = (
     *("depth-record", "atlas"),
 )
 PATIENTS = (
-    *("thin-deep", "born-dead", "deep-conv", "deep-text", "deep-regression", "deep-leaky", "deep-gelu"),
+    *("thin-deep", "born-dead", "deep-conv", "deep-text", "deep-regression", "deep-gelu"),
     *("negative-bias", "zeros", "constant", "unit-normal", "overflow", "residual"),
     *("large-inputs", "off-centre", "mixed-columns"),
     *("died", "dead-code", "fast-sgd", "not-a-number", "fast-adam", "drowned"),

@@ -44,10 +44,6 @@ ModelSource = Annotated[
         "or depth x width: 50x4",
     ),
 ]
-DataSource = Annotated[
-    str,
-    choice(f"{', '.join(values.DATA)}, a .npz or .safetensors file, or module:function", values.DATA, open_=True),
-]
 
 
 def _seed(number: int) -> int:

@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
+from .._version import __version__
 from ..errors import AliveError
 from ..files import write_atomically
 from ..run.place import hardware, versions
+from .cures import CURES
 from .patients import PATIENTS
-from .trial import HEALTHY, Row
+from .trial import ADVICE, HEALTHY, Row
 
 OURS = "recorded.json"
 
@@ -114,10 +116,12 @@ def _line(row: Row) -> str:
 
 
 def made(rows: Iterable[Row], command: str) -> Book:
-    """A book of rows made today, here, by a command."""
-    hard = hardware()
+    """A book of rows made today, here, by a command; those of this version, by patient, cure and seed."""
+    hard, cures = hardware(), [HEALTHY, *CURES, ADVICE]
+    kept = [row for row in rows if row.version == __version__ and row.patient in PATIENTS and row.cure in cures]
+    kept.sort(key=lambda row: (list(PATIENTS).index(row.patient), cures.index(row.cure), row.seed))
     return Book(
-        tuple(rows),
+        tuple(kept),
         datetime.now(UTC).date().isoformat(),
         f"{hard['processor'] or 'unknown'}, {hard['cores']} cores, {hard['system']}",
         ", ".join(f"{name} {number}" for name, number in sorted(versions().items()) if name != "numba"),

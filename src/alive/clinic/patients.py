@@ -130,7 +130,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x + back(relu(wide(x)))."""
-        return x + self.back(torch.relu(self.wide(x)))
+        return x + self.back(torch.relu(self.wide(x)))  # type: ignore[no-any-return]
 
 
 def _residual(seed: int) -> Case:
@@ -173,7 +173,7 @@ def _dead_code(seed: int) -> Case:
     """An autoencoder whose code of 12 units was killed by a sparsity term that weighed too much."""
     encoder, decoder = plain(64, 48, 12).append(nn.ReLU()), plain(12, 48, 64)
     case = Case(nn.Sequential(encoder, decoder), samples.pictures(), epochs=15, lr=2e-3, seed=seed)
-    train(case.but(epochs=10, lr=1e-2, extra=lambda model, x: 10 * model[0](x).sum(1).mean()))  # type: ignore[index]
+    train(case.but(epochs=10, lr=1e-2, extra=lambda model, x: 10 * model[0](x).sum(1).mean()))
     return case
 
 

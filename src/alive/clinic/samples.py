@@ -88,8 +88,8 @@ def flat_digits() -> Sample:
 def pictures() -> Sample:
     """Digits [N, 64] to be given back as they came: for autoencoders."""
     found = flat_digits()
-    again = {"train_y": found.train_x, "test_y": found.test_x, "loss": "mse"}
-    return replace(found, name="digits, given back", healthy=lambda: plain(64, 48, 12, 48, 64), **again)
+    parts = (found.train_x, found.train_x, found.test_x, found.test_x)
+    return Sample("digits, given back", *parts, "mse", lambda: plain(64, 48, 12, 48, 64))
 
 
 @cache

@@ -15,7 +15,7 @@ from .book import Book, Summary
 from .cures import CURES
 from .evidence import shown_by
 from .patients import PATIENTS
-from .trial import ADVICE, HEALTHY
+from .trial import ADVICE, HEALTHY, Row
 
 START, END = "<!-- measured -->", "<!-- /measured -->"
 
@@ -32,12 +32,14 @@ def listing() -> Table:
 
 def table(book: Book, names: Sequence[str]) -> Table:
     """Cures by patients: the mean score with its spread, and in how many seeds it trains."""
-    grid = Table(title="Score on test points, mean ± standard deviation (networks that train)")
+    grid = Table(caption="score on test points (networks that train)")
     grid.add_column("cure")
     for name in names:
         grid.add_column(name, justify="right")
     for cure in tried(book, names):
         grid.add_row(cure, *(_cell(book.summary(name, cure)) for name in names))
+    if ADVICE in tried(book, names):
+        grid.add_row("which was", *(_said(book.of(name, ADVICE), "note") for name in names), style="dim")
     grid.add_section()
     grid.add_row("trains from", *(f"{book.bar(name):.2f}" for name in names), style="dim")
     return grid
@@ -66,9 +68,9 @@ def document(book: Book, path: Path) -> None:
 
 
 def markdown(book: Book) -> str:
-    """All tables: a ward each, the order of cures for each finding, and what the advice's first choice did."""
-    parts = [_made(book), *(_ward(book, ward) for ward in _wards(book)), _orders(), _choices(book)]
-    return "\n".join(parts)
+    """All tables: a ward each, the cures over all, their order for each finding, and what the first choice did."""
+    wards = [_ward(book, ward) for ward in _wards(book)]
+    return "\n".join([_made(book), *wards, _overall(book), _orders(), _choices(book)])
 
 
 def _made(book: Book) -> str:
@@ -104,6 +106,19 @@ def _bold(summary: Summary) -> str:
     return f"**{cell}**" if summary.scores and summary.trains == len(summary.scores) else cell
 
 
+def _overall(book: Book) -> str:
+    """Each cure over all patients: how many networks it trains, and whose."""
+    lines = ["### What each cure does, over all patients\n", _line("cure", "trains", "all three of", "some of")]
+    lines.append(_line("---", "--:", "---", "---"))
+    for cure in CURES:
+        told = [book.summary(name, cure) for name in book.patients()]
+        all_of = [each.patient for each in told if each.scores and each.trains == len(each.scores)]
+        some_of = [each.patient for each in told if 0 < each.trains < len(each.scores)]
+        count = f"{sum(each.trains for each in told)} of {sum(len(each.scores) for each in told)}"
+        lines.append(_line(cure, count, ", ".join(all_of) or "·", ", ".join(some_of) or "·"))
+    return "\n".join([*lines, ""])
+
+
 def _orders() -> str:
     lines = ["### Which cure for which finding\n", _line("finding", "seen in", "cures, the best first")]
     lines.append(_line("---", "---", "---"))
@@ -121,10 +136,15 @@ def _choices(book: Book) -> str:
         if not rows:
             continue
         cured += told.trains == len(rows)
-        found, named = (" / ".join(dict.fromkeys(getattr(row, of) for row in rows)) for of in ("finding", "note"))
+        found, named = _said(rows, "finding"), _said(rows, "note")
         score = re.sub(r" \(\d+\)$", "", _cell(told))
         lines.append(_line(name, found, named, score, f"{told.trains} of {len(rows)}"))
     return "\n".join([*head, *lines, "", f"It trains every network of {cured} of the {len(lines)} patients.\n"])
+
+
+def _said(rows: Sequence[Row], of: str) -> str:
+    """What was said in some trials: once where it was always the same."""
+    return " / ".join(dict.fromkeys(getattr(row, of) for row in rows))
 
 
 def _line(*cells: str) -> str:

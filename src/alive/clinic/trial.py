@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
@@ -17,6 +17,7 @@ from ..nn import Standardise
 from .case import Case, score, train
 from .cures import CURES
 from .patients import PATIENTS, Patient
+from .round import advised
 
 HEALTHY = "healthy"  # no cure: a shallow network on the same points, which sets the bar
 ADVICE = "advice"  # the first choice of the advice, whatever it is
@@ -45,22 +46,27 @@ class Row:
         return self.patient, self.cure, self.seed, self.version
 
 
-def treat(patient: Patient, cure: str, seed: int) -> Row:
-    """Make the patient, apply the cure, train it, and score it."""
+def treat(patient: Patient, cure: str, seed: int, *, in_hand: bool = False) -> Row:
+    """Make the patient, apply the cure, train it, and score it.
+
+    in_hand   apply the cure to what was trained in vain, where that is what the owner has; else he begins again
+    """
+    if cure == ADVICE:
+        return _advice(patient, seed, {})
     began = time.perf_counter()
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a layer of one unit, say, has no axis to separate: so be it
         torch.manual_seed(seed)
-        finding, name = ("", cure) if cure != ADVICE else _advised(patient, seed)
         case = patient.case(seed)
+        if in_hand and patient.trained:
+            train(case)
         try:
-            case = _healthy(case) if cure == HEALTHY else CURES[name].apply(case) if name else case
+            case = _healthy(case) if cure == HEALTHY else CURES[cure].apply(case)
         except AliveError as refused:
-            return Row(patient.name, cure, seed, None, refused.cause, finding)
+            return Row(patient.name, cure, seed, None, refused.cause)
         train(case)
         reached = score(case.model, case.sample)
-    took = round(time.perf_counter() - began, 2)
-    return Row(patient.name, cure, seed, round(reached, 4), name if cure == ADVICE else "", finding, took)
+    return Row(patient.name, cure, seed, round(reached, 4), seconds=round(time.perf_counter() - began, 2))
 
 
 def _healthy(case: Case) -> Case:
@@ -69,13 +75,6 @@ def _healthy(case: Case) -> Case:
     if case.sample.train_x.is_floating_point():
         model = nn.Sequential(Standardise(case.sample.train_x), model)
     return Case(model, case.sample, HEALTHY_RATE, epochs=case.epochs, batch_size=case.batch_size, seed=case.seed)
-
-
-def _advised(patient: Patient, seed: int) -> tuple[str, str]:
-    """What the census finds first in the patient, as its owner sees it, and the cure it names first."""
-    from .round import advised
-
-    return advised(patient, seed)
 
 
 def trials(patients: Sequence[str], cures: Sequence[str], seeds: int) -> list[tuple[str, str, int]]:
@@ -94,7 +93,16 @@ def run(
     for name, cure, seed in wanted:
         place = (name, cure, seed, __version__)
         if place not in done:
-            done[place] = treat(PATIENTS[name], cure, seed)
+            done[place] = _advice(PATIENTS[name], seed, done) if cure == ADVICE else treat(PATIENTS[name], cure, seed)
             keep(list(done.values()))
         tick(done[place])
     return list(done.values())
+
+
+def _advice(patient: Patient, seed: int, done: Mapping[tuple[str, str, int, str], Row]) -> Row:
+    """What came of the advice: the cure it named, on the network it was given for; not trained twice."""
+    finding, named = advised(patient, seed)
+    cure = named or "nothing"
+    known = None if patient.trained else done.get((patient.name, cure, seed, __version__))
+    row = known or treat(patient, cure, seed, in_hand=True)
+    return replace(row, cure=ADVICE, note=cure, finding=finding)

@@ -91,7 +91,8 @@ def _label_faults(where: str, y: Tensor, points: int, classes: int) -> Faults:
         (not y.is_floating_point(), f"{where}: labels must be whole numbers, got {y.dtype}"),
         (
             not bool(wrong.any()),
-            f"{where}: labels must lie in 0..{classes - 1}, got {y[wrong][:1].tolist()} ({int(wrong.sum())} such)",
+            f"{where}: labels must lie in 0..{classes - 1}, got {y[wrong][:1].tolist()} ({int(wrong.sum())} such); "
+            "number classes from 0, and take numbers to predict as real targets (--loss mse)",
         ),
     ]
 

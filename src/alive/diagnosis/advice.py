@@ -12,7 +12,7 @@ from .scale import scale
 
 WORST = 3  # layers named in one piece of advice
 DROWNS = 10.0  # times the task's gradient; at most 2.2 where a penalty helped, at least 197 where it drowned the task
-FIRST = "that comes of the above: cure it first, then take the census again"
+FIRST = "it may come of the above: cure that first, then take the census again"
 BY_HAND = "make thin layers wider, or add skip connections or norms"
 
 
@@ -33,7 +33,8 @@ class Advice(NamedTuple):
 def advise(census: Census, *, pull: float | None = None) -> list[Advice]:
     """What to say, the gravest first; nothing if all is well.
 
-    pull   how hard the penalty pulls at the weights, where it is trained with one: see `alive.penalties.pull`
+    pull   how hard the penalty pulls at the weights, where it is trained with one and the task is not learned yet: see
+           `alive.penalties.pull`
     """
     inputs = _scale(census)
     causes = [
@@ -48,13 +49,19 @@ def advise(census: Census, *, pull: float | None = None) -> list[Advice]:
     ]
     caused = any(a.grave for a in causes)
     parts = [*_dead_points(census), *_dead_units(census, caused), *_bends_nothing(census), *_linear(census)]
-    parts = [a._replace(do=FIRST, cures=()) if caused else a for a in parts]
+    parts = [a._replace(do=FIRST, cures=()) for a in parts] if caused else _once(parts, _in_part(census))
     return [*causes[:1], *(a._replace(do=_after(a, causes[0])) for a in causes[1:]), *parts, *_unknown(census)]
 
 
 def _after(advice: Advice, first: Advice) -> str:
     """A later finding with the cures of an earlier one needs no words of its own."""
     return FIRST if first.grave and advice.cures == first.cures else advice.do
+
+
+def _once(parts: Sequence[Advice], cure: str) -> list[Advice]:
+    """The same without saying a cure twice."""
+    told = [number for number, advice in enumerate(parts) if advice.do.endswith(cure)]
+    return [a._replace(do=a.do.replace(cure, "do the same")) if k in told[1:] else a for k, a in enumerate(parts)]
 
 
 def _measured(found: str, finding: str, census: Census, otherwise: str = BY_HAND) -> Advice:
@@ -128,7 +135,7 @@ def _no_point(census: Census) -> list[Advice]:
     if not _all_die(census):
         return []
     moved = _has_moved(census)
-    how = "; they died in training, most often of too high a rate" if moved else ""
+    how = "; biases are those of no fresh start, so it died in training, as too high a rate makes it" if moved else ""
     found = (
         f"no point reaches the output: all {census.points.total} die, first at {_killers(census)}; no gradient passes"
     )
@@ -181,9 +188,7 @@ def drowned(census: Census, pull: float | None) -> list[Advice]:
     """Whether the penalty's own weight is the cause; where the task has no gradient left, something else is."""
     if pull is None or not DROWNS < pull < float("inf"):
         return []
-    found = (
-        f"the penalty pulls {pull:.0f} times as hard at the weights as the task, and drowns it: its weight is too large"
-    )
+    found = f"the penalty pulls {pull:.0f} times as hard at the weights as the task, and drowns it: it weighs too much"
     names = cures(remedies.DROWNED, census)
     kept = "keep.detach(), then " if names[:1] != ("no penalty",) else ""
     return [Advice(found, kept + spoken(names, BY_HAND), True, remedies.DROWNED, names)]
@@ -193,20 +198,24 @@ def _in_part(census: Census) -> str:
     return spoken(cures(remedies.IN_PART, census)[:1], BY_HAND)
 
 
+def _revived(found: str, census: Census) -> Advice:
+    """What is dead in part: no reason not to train, and what brings it back."""
+    do = f"it may train all the same; to bring them back, {_in_part(census)}"
+    return Advice(found, do, False, remedies.IN_PART, cures(remedies.IN_PART, census))
+
+
 def _dead_points(census: Census) -> list[Advice]:
     """Some points are dead, or all are and gradients still pass."""
     dead, total = census.points.dead, census.points.total
     if not dead or _all_die(census):
         return []
-    names = cures(remedies.IN_PART, census)
     if _walls(census):
         found = f"{dead} of {total} points die before the output, first at {_killers(census)}; they teach nothing below"
-        return [Advice(found, _in_part(census), False, remedies.IN_PART, names)]
+        return [_revived(found, census)]
     how_many = f"all {total}" if dead == total else f"{dead} of {total}"
     leaks = all(layer.activation.leaks for layer in census.layers if layer.first_deaths)
     but = "only a small slope passes there" if leaks else "gradients still pass, for other paths lead around"
-    found = f"{how_many} points are off in whole layers, first at {_killers(census)}; {but}"
-    return [Advice(found, _in_part(census), False, remedies.IN_PART, names)]
+    return [_revived(f"{how_many} points are off in whole layers, first at {_killers(census)}; {but}", census)]
 
 
 def _dead_units(census: Census, caused: bool) -> list[Advice]:
@@ -217,7 +226,7 @@ def _dead_units(census: Census, caused: bool) -> list[Advice]:
     found = f"{census.units.dead} of {census.units.total} units are off for every point, most in {where}"
     if not caused and any(layer.units.dead == layer.units.total and _stops(layer) for layer in worst):
         return [_measured(found, remedies.DEAD_TRAINED if _has_moved(census) else remedies.DEAD_FRESH, census)]
-    return [Advice(found, _in_part(census), False, remedies.IN_PART, cures(remedies.IN_PART, census))]
+    return [_revived(found, census)]
 
 
 def _bends_nothing(census: Census) -> list[Advice]:
@@ -229,7 +238,8 @@ def _bends_nothing(census: Census) -> list[Advice]:
     whole = ", so the network is a linear map on these points" if len(flat) == len(census.layers) else ""
     layers = "1 layer bends" if len(flat) == 1 else f"{len(flat)} of {len(census.layers)} layers bend"
     found = f"{layers} nothing, for every unit there is dead or linear{whole}; the first: {where}"
-    return [Advice(found, _in_part(census), False, remedies.IN_PART, cures(remedies.IN_PART, census))]
+    do = f"to make units bend, {_in_part(census)}"
+    return [Advice(found, do, False, remedies.IN_PART, cures(remedies.IN_PART, census))]
 
 
 def _linear(census: Census) -> list[Advice]:

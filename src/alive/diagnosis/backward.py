@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from ..errors import AliveError
+from ..errors import AliveError, fault
 from ..provenance import Layout, tensors
 from .signal import Signal, norms
 
@@ -75,7 +75,12 @@ class Backward:
             parts = [_along(t, points, point_axis) for t in ends]
             whole = sqrt(sum(float(direction.double().square().sum()) for _, direction in parts))
             return sum((value.double().sum() for value, _ in parts), torch.zeros(())) / whole
-        found = self._loss(output, targets)
+        try:
+            found = self._loss(output, targets)
+        except Exception as error:
+            if targets is None and isinstance(error, AttributeError | TypeError):  # as of nothing at all
+                raise AliveError("the data have no targets for the loss", "Give (inputs, targets)") from error
+            raise fault("calling the loss", error) from error
         if not isinstance(found, Tensor) or found.numel() != 1:
             given = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise AliveError(f"the loss gave {given}, not one number", "Let loss(output, targets) return the mean")

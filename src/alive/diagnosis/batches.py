@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -113,7 +114,8 @@ def targets(batch: Any, model: nn.Module | None = None) -> Any:
     if not (isinstance(batch, Mapping) or is_row(batch)):
         return None
     if model is not None:
-        return taken(model, batch).targets
+        with suppress(AliveError):  # where the user says how to run it, forward() need not tell
+            return taken(model, batch).targets
     if isinstance(batch, Mapping):
         return next((batch[name] for name in TARGETS if name in batch), None)
     return batch[1] if len(batch) > 1 else None

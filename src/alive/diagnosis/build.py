@@ -53,4 +53,8 @@ def _has_moved(part: nn.Module) -> bool:
 
 def _readable(values: Tensor) -> bool:
     """Whether there is anything to read: parts that are built later, or nowhere, hold no numbers yet."""
-    return not isinstance(values, nn.parameter.UninitializedTensorMixin) and not values.is_meta and values.numel() > 0
+    return (
+        not isinstance(values, nn.UninitializedParameter | nn.UninitializedBuffer)
+        and not values.is_meta
+        and values.numel() > 0
+    )

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..errors import AliveError, near
 
 TARGETS = ("labels", "label", "targets", "target", "y")  # what mappings call what is no input
+WHOLE = tuple((name,) for name in ("batch", "data", "features", "graph", "inputs", "sample"))  # that are one mapping
 BY_HAND = "say how to run it: forward=lambda model, batch: ..., on the command line --forward mine:run"
 BY_NAME = f"Give mappings with the names that forward() takes, or {BY_HAND}"
 
@@ -125,12 +126,14 @@ def _nested(asked: Asked, inputs: tuple[Any, ...], targets: Any) -> Taken:
 def _by_name(asked: Asked, batch: Mapping[str, Any]) -> Taken:
     """Parts by the names that forward() takes; a single input may have any name."""
     targets = next((batch[name] for name in TARGETS if name in batch), None)
-    inputs = {name: part for name, part in batch.items() if name in asked.names or name not in TARGETS}
+    inputs = {n: part for n, part in batch.items() if asked.any_name or n in asked.names or n not in TARGETS}
     known = {name: part for name, part in inputs.items() if name in asked.names}
     strange = [name for name in inputs if name not in asked.names]
     lacking = [name for name in asked.places[: asked.needed] if name not in batch]
     if len(inputs) == 1 and strange and asked.inputs == 1 and asked.places and (lacking or not asked.any_name):
         return Taken((inputs[strange[0]],), {}, targets)
+    if len(inputs) > 1 and not known and asked.places in WHOLE:
+        return Taken((batch,), {}, targets)
     if lacking or (strange and not asked.any_name):
         hint = near(strange[0], asked.places) if strange else f"Add {', '.join(lacking)}"
         lacks = f" and needs {', '.join(lacking)}" if lacking else ""

@@ -110,15 +110,29 @@ class Stream:
             return
         left = self.limit
         for batch in self.batches:
-            found = inner(each(batch, as_tensor))
-            axis = self.axis or 0
-            points = (
-                found[0].shape[axis] if found and self.axis is not None and found[0].ndim > axis else len(found) or 1
+            found = each(batch, as_tensor)
+            points = self._points(found)
+            yield (
+                next(iter(Columns(found, self.axis or 0, points, left)))
+                if self._can_part(found, points, left)
+                else batch
             )
-            yield batch if points <= left else next(iter(Columns(each(batch, as_tensor), axis, points, left)))
             left -= points
             if left <= 0:
                 return
+
+    def _points(self, batch: Any) -> int:
+        """How many points a batch has, by its first tensor; one where nobody can say."""
+        found = inner(batch)
+        if self.axis is None:
+            return len(found) or 1
+        return found[0].shape[self.axis] if found and found[0].ndim > self.axis else 1
+
+    def _can_part(self, batch: Any, points: int, left: int) -> bool:
+        """Whether a batch of more points than are wanted can be cut: all its tensors are rows of them."""
+        if self.axis is None or points <= left:
+            return False
+        return all(points in (x.shape[:1] + x.shape[self.axis : self.axis + 1]) for x in inner(batch))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 
 from ..data import DATA, Data, load
 from ..data.files import READERS, Contents, contents
-from ..data.tables import whole
+from ..data.tables import numbered, whole
 from ..errors import AliveError
 from .arrays import as_tensor, each, inner, is_array, precision, tensor
 from .calls import TARGETS, Asked, is_row
@@ -41,11 +41,11 @@ def read(data: Any, model: nn.Module, point_axis: int | None = 0) -> Form:
         data = _named(data)
     if isinstance(data, Data):
         return of_record(data)
+    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
+        data = Contents("table", _table(data), is_table=True)
     if isinstance(data, Contents):
         data = each(data.train, _ids) if data.is_table and _looks_up(model) else data.train
-    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
-        data = _table(data)
-    if is_array(data) and point_axis is not None:
+    if is_array(data):
         data = tensor(data, dtype)
     if isinstance(data, Tensor | Mapping) and point_axis is None:
         return Stream([data], None)
@@ -58,7 +58,7 @@ def read(data: Any, model: nn.Module, point_axis: int | None = 0) -> Form:
         return Loader(data) if known and hasattr(data.dataset, "__len__") else Stream(data, point_axis)
     if isinstance(data, tuple) and point_axis is not None:
         return _tuple(data, Asked.of(model).inputs, axis, dtype) or Stream(data, point_axis)
-    return _others(data, point_axis, dtype)
+    return _others(data, Asked.of(model), point_axis, dtype)
 
 
 def of_record(data: Data, *, test: bool = False) -> Columns:
@@ -89,13 +89,13 @@ def _ids(column: Any) -> Any:
     return whole(column) if isinstance(column, np.ndarray) else column
 
 
-def _others(data: Any, point_axis: int | None, dtype: torch.dtype) -> Form:
+def _others(data: Any, asked: Asked, point_axis: int | None, dtype: torch.dtype) -> Form:
     """Data sets of torch and their like, lists of examples, and anything else that yields batches."""
     if isinstance(data, TensorDataset) and point_axis == 0 and len({len(x) for x in data.tensors}) == 1:
         return Columns(data.tensors, 0, len(data))
     if isinstance(data, IterableDataset):
         return Stream(DataLoader(data, batch_size=SIZE, collate_fn=partial(together, dtype=dtype)), point_axis)
-    if isinstance(data, Dataset) or _is_set(data) or (isinstance(data, list) and data and _is_example(data[0])):
+    if isinstance(data, Dataset) or _is_set(data) or (isinstance(data, list) and data and _is_example(data[0], asked)):
         if not hasattr(data, "__len__"):
             raise AliveError(f"the data set {type(data).__name__} has no __len__", "Give it one, or pass a DataLoader")
         return Items(data, dtype)
@@ -116,10 +116,12 @@ def _is_set(data: Any) -> bool:
     return known and (hasattr(data, "__getitems__") or not hasattr(data, "__iter__"))
 
 
-def _is_example(item: Any) -> bool:
+def _is_example(item: Any, asked: Asked) -> bool:
     """Whether it is one example: its label is a number, where a batch has a tensor of them."""
-    parts = item.values() if isinstance(item, Mapping) else item if is_row(item) else ()
-    return any(isinstance(part, int | float) for part in parts) and any(not isinstance(p, int | float) for p in parts)
+    if isinstance(item, Mapping):
+        return any(isinstance(item.get(name), int | float) for name in TARGETS if name not in asked.names)
+    is_pair = is_row(item) and len(item) == 2 and asked.inputs == 1
+    return is_pair and isinstance(item[1], int | float) and not isinstance(item[0], int | float)
 
 
 def _mapping(data: Mapping[str, Any], axis: int, dtype: torch.dtype) -> Columns:
@@ -198,12 +200,20 @@ def _follows(a: Tensor, b: Tensor) -> bool:
 
 def _table(frame: Any) -> Any:
     """A data frame as inputs and, where a column is named so, targets."""
-    named = [column for column in frame.columns if str(column).lower() in TARGETS]
-    text = [str(column) for column, kind in zip(frame.columns, frame.dtypes, strict=True) if kind.kind not in "biuf"]
-    if text or len(named) > 1:
+    columns = {str(name): np.asarray(frame[name]) for name in frame.columns}
+    targets = [name for name in columns if name.lower() in TARGETS]
+    text = [name for name, column in columns.items() if column.dtype.kind not in "biuf" or column.ndim != 1]
+    strange = [name for name in text if name not in targets]
+    if strange:
         raise AliveError(
-            f"column {text[0]!r} of the table holds no numbers" if text else f"columns {named} all look like targets",
-            "Leave it out, or turn it into numbers" if text else "Leave out all but one",
+            f"column {strange[0]!r} of the table holds no numbers", "Leave it out, or turn it into numbers"
         )
-    x = frame.drop(columns=named).to_numpy(dtype="float64")
-    return (x, frame[named[0]].to_numpy()) if named else x
+    if len(targets) > 1 or len(columns) == len(targets):
+        names = ", ".join(columns) or "no columns"
+        raise AliveError(
+            f"the table has {names}, of which {len(targets)} look like targets",
+            "Keep inputs, and one of targets at most",
+        )
+    x = np.stack([column.astype(np.float64) for name, column in columns.items() if name not in targets], 1)
+    y = columns[targets[0]] if targets else None
+    return x if y is None else (x, numbered(y.astype(str)) if text else y)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ class Tally(NamedTuple):
         return Tally(*map(add, self, other))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LayerCensus:
     """One layer: the extremes of each unit's pre-activation [C], the points by state, and how many died here first.
 
@@ -83,7 +83,7 @@ class LayerCensus:
         """The state of each unit, int8 [C]."""
         return classify(self.top, self.bottom, self.activation)
 
-    @property
+    @cached_property
     def units(self) -> Tally:
         """The units by state; where they cannot be told, so many values are unknown. Units never met do not count."""
         if self.values:

@@ -7,6 +7,7 @@ add up to the record of the whole, as a census does, so nothing is kept that gro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, inf, isfinite, prod, sqrt
 from typing import Any, NamedTuple
 
@@ -46,7 +47,7 @@ class Moments(NamedTuple):
         return Moments(n, self.mean + step * (other.points / n), apart)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Signal:
     """What a layer still tells of its points. Parts of the data add up: `a.plus(b)`.
 
@@ -73,7 +74,7 @@ class Signal:
         """The root of the mean square."""
         return sqrt(self.square / self.numbers) if self.numbers else 0.0
 
-    @property
+    @cached_property
     def spread(self) -> float | None:
         """How far apart the points are, relative to size: 0 if all are one, at most 1; None where that is unknown."""
         moments = self.features or self.units
@@ -85,7 +86,7 @@ class Signal:
         deviation = sqrt(max(moments.apart, 0.0) / (moments.points * len(moments.mean)))
         return min(deviation / self.size, 1.0)
 
-    @property
+    @cached_property
     def rank(self) -> float | None:
         """In how many directions the points differ: the exponential of the entropy of their singular values."""
         if self.together is None or self.points < 2 or not bool(self.together.isfinite().all()):

@@ -30,7 +30,7 @@ def compiled(function: Callable[..., Any], *, stamp: str | None = None, **option
     return dispatcher
 
 
-class _Kept(FunctionCache):  # type: ignore[misc]
+class _Kept(FunctionCache):
     """Numba's own keeping of functions, which gives way to any fault of the disk."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

@@ -120,7 +120,7 @@ def starts_for(model: nn.Module) -> tuple[str, ...]:
         hidden, last = _split(model, None)
     except AliveError:
         return ()
-    if any(isinstance(layer.weight, nn.parameter.UninitializedTensorMixin) for layer in (*hidden, last)):
+    if any(isinstance(layer.weight, nn.UninitializedParameter) for layer in (*hidden, last)):
         return ()
     try:
         _expect_chain(hidden, last)

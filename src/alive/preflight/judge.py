@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from .. import sources
@@ -54,18 +55,19 @@ def preflight(
         part = data.subset(limit) if limit < len(data.train_y) else data
         depth, width = parse_rectangle(str(model))
         return rectangle.judged(depth, width, part, init=init, batch_norm=batch_norm, draws=draws, seed=seed)
-    make, name = _maker(model, args)
-    return own.judged(
-        make,
-        data,
-        name=name,
-        source=source or getattr(data, "name", type(data).__name__),
-        draws=draws,
-        points=limit,
-        seed=seed,
-        forward=forward,
-        point_axis=point_axis,
-    )
+    with torch.random.fork_rng(devices=[]):  # a module of the user's may draw when it is imported
+        make, name = _maker(model, args)
+        return own.judged(
+            make,
+            data,
+            name=name,
+            source=source or getattr(data, "name", None) or type(data).__name__,
+            draws=draws,
+            points=limit,
+            seed=seed,
+            forward=forward,
+            point_axis=point_axis,
+        )
 
 
 def _maker(model: Any, args: Sequence[str]) -> tuple[Callable[[], nn.Module], str]:

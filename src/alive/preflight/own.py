@@ -13,7 +13,7 @@ from torch import nn
 
 from ..diagnosis import Census, batches, census
 from ..diagnosis.forms import Stream
-from ..diagnosis.norms import settle
+from ..diagnosis.norms import fresh_norms, settle
 from ..errors import AliveError
 from ..nn import initialise_, starts_for
 from ..train.bars import bars
@@ -56,35 +56,32 @@ def judged(
     point_axis: int | None = 0,
 ) -> Preflight:
     """Judge a network of the user's own, made anew for each draw unless it is the same each time."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        first = make()
-        form, sample = batches.sample(data, first, points, seed, point_axis)
-        kept = Stream(list(form), point_axis)
-        drawn = Draws(make, kept, seed, forward, point_axis)
-        second = drawn.network(1)
-        fixed, alike = first is second, first is not second and _same(first, second)
-        if fixed or alike:
-            counted = [drawn.census(deepcopy(first))]
-        else:
-            counted = list(_all(drawn, draws))
-        shares = Shares.of(counted, fixed=fixed or alike)
-        remedies = tuple(_remedies(drawn, first, 0 if fixed or alike else draws)) if shares.lost.value >= RISK else ()
+    torch.manual_seed(seed)
+    first = make()
+    form, sample = batches.sample(data, first, points, seed, point_axis)
+    kept = Stream(list(form), point_axis)
+    drawn = Draws(make, kept, seed, forward, point_axis)
+    second = drawn.network(1)
+    fixed, alike = first is second, first is not second and _same(first, second)
+    alone = fixed or alike
+    counted = [drawn.census(_spare(first))] if alone else list(_all(drawn, draws))
+    shares = Shares.of(counted, fixed=alone)
+    remedies = tuple(_remedies(drawn, first, 0 if alone else draws)) if shares.lost.value >= RISK else ()
     totals = torch.tensor([[_part(found.points), _part(found.units)] for found in counted], dtype=torch.float64)
     return Preflight(
         model=name,
         data=source,
         points=counted[0].points.total,
         draws=len(counted),
-        fixed=fixed or alike,
+        fixed=alone,
         shares=shares,
-        dead_points=share(totals[:, 0], fixed=fixed or alike),
-        dead_units=share(totals[:, 1], fixed=fixed or alike),
+        dead_points=share(totals[:, 0], fixed=alone),
+        dead_units=share(totals[:, 1], fixed=alone),
         spread=middle([found.layers[-1].signal.spread for found in counted]),
         gradient=middle([found.layers[0].signal.gradient for found in counted]),
         remedies=remedies,
         alike=alike,
-        gone=counted[0].gone if fixed or alike else "",
+        gone=counted[0].gone if alone else "",
         sample=sample,
     )
 
@@ -95,6 +92,11 @@ def _all(drawn: Draws, draws: int) -> Iterator[Census]:
         for number in range(draws):
             yield drawn.census(drawn.network(number))
             bar.update(task, completed=number + 1)
+
+
+def _spare(network: nn.Module) -> nn.Module:
+    """A network whose norms may settle: a copy, if it has any that are to."""
+    return deepcopy(network) if any(fresh_norms(network)) else network
 
 
 def _same(a: nn.Module, b: nn.Module) -> bool:
@@ -116,7 +118,7 @@ def middle(values: list[float | None]) -> float | None:
 
 
 def _remedies(drawn: Draws, like: nn.Module, draws: int) -> Iterator[Remedy]:
-    """Other starts, those that the model can be given, each measured on fresh networks; and what only training shows."""
+    """Other starts that the model can be given, each measured on fresh networks; and what only training shows."""
     tried = []
     for start in (start for start in STARTS if start in starts_for(like)):
         change = f'start from alive.nn.initialise_(model, "{start}")'

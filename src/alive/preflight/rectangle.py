@@ -113,7 +113,10 @@ def _remedies(kind: Kind, found: Birth, lost: float) -> Iterator[Remedy]:
         tried.append(Remedy(f"make it wider: {kind.depth}x{wider.width}", wider.lost(fewer)))
     shallow = sum(share < RISK for share in found.merged_by_depth)  # shares rise with depth
     if shallow and kind.init != "mirrored":
-        tried.append(Remedy(f"make it shallower: {shallow}x{kind.width}", changed(depth=shallow).lost(fewer)))
+        few = changed(depth=shallow).with_gradient(fewer, IN_REMEDIES)[0]
+        share = found.merged_by_depth[shallow - 1]
+        many = Estimate.of((torch.arange(found.draws) < round(share * found.draws)).double())
+        tried.append(Remedy(f"make it shallower: {shallow}x{kind.width}", few._replace(born_dead=many, merged=Estimate(0.0, 0.0)).lost))
     if not kind.batch_norm:
         tried.append(Remedy(f"add batch norm (--batch-norm) at {size}", changed(batch_norm=True).lost(fewer)))
     helping = [remedy for remedy in tried if remedy.lost is not None and remedy.lost.value < lost]

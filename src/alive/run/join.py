@@ -52,7 +52,7 @@ def joined(address: str | None, threads: int | None) -> Iterator[Any]:
 
 
 class Head:
-    """The head of a cluster, called now and then: without it Ray waits a minute, then dies with a page of text."""
+    """The head of a cluster, called before each round: Ray's own calls would wait long for one that is gone."""
 
     def __init__(self, ray: Any, address: str | None) -> None:
         given = address or os.environ.get("RAY_ADDRESS") or ""

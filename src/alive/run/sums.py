@@ -35,7 +35,7 @@ def write_sum(db: Connection, name: str, values: tuple[Any, ...]) -> None:
 
 def has_sums(db: Connection) -> bool:
     """Whether the store is of a version that keeps sums."""
-    return db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'sums'").fetchone()[0] > 0
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sums'").fetchone() is not None
 
 
 def fault_of(table: str, values: tuple[Any, ...], kept: str | None) -> str:

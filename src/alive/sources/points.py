@@ -78,16 +78,22 @@ def part(found: Any, split: str = "train") -> Any:
 
 
 def labelled(
-    source: Any, *, real: bool | None = None, target: str | None = None, model: nn.Module | None = None
+    source: Any,
+    *,
+    real: bool | None = None,
+    target: str | None = None,
+    model: nn.Module | None = None,
+    name: str | None = None,
 ) -> Data:
     """Inputs and targets of any source, in memory: a record that can be trained on.
 
-    `real` as in `alive.data.tensors`; with a model, by its forward() what is an input and what is a target.
+    `real` as in `alive.data.tensors`; with a model, by its forward() what is an input and what is a target. `name` is
+    what data without a name of their own are called.
     """
     found = data(source, target=target) if isinstance(source, str) else source
     if isinstance(found, Data):
         return found
-    name, (x, y), (test_x, test_y) = _parts(source, found, model or nn.Identity())
+    name, (x, y), (test_x, test_y) = _parts(name or source, found, model or nn.Identity())
     if y is None:
         raise AliveError(f"{name} has no targets to train on", "Give (x, y): arrays x and y, or a column named y")
     return tensors(x, y, test_x=test_x, test_y=test_y, name=name, integers=True, real=real)

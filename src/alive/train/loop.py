@@ -28,6 +28,7 @@ from .settings import OPTIMISERS, Settings, groups
 from .task import CLASSES, POINTS_AT_ONCE, Task, accuracy, logits_of, task_of
 
 DEFAULTS = Settings()
+UNTOUCHED = "No step was made yet: look at the scale of inputs and targets, the loss and the initialiser"
 
 
 class Keeper(Protocol):
@@ -177,7 +178,8 @@ class _Run:
         values = {"task loss": self.ranks.mean(task.item(), **sizes), "penalty": penalty.item()}
         wrong = [f"the {name} is {value}" for name, value in values.items() if not math.isfinite(value)]
         if wrong:
-            return self._advise(f"{' and '.join(wrong)} in epoch {place.epoch}, step {place.step}, which was not taken")
+            fault = f"{' and '.join(wrong)} in epoch {place.epoch}, step {place.step}, which was not taken"
+            return self._advise(fault) if place.epoch or place.step else f"{fault}. {UNTOUCHED}."
         _expect_slope(task, self.task.name)
         torch.autograd.backward(self.ranks.share(task, **sizes) + penalty)
         self.optimiser.step()

@@ -123,6 +123,7 @@ def joined(*, patience: timedelta = PATIENCE) -> Iterator[Ranks]:
     distributed.init_process_group(backend, timeout=patience)
     try:
         yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
+        distributed.barrier()  # all leave together: one that is left behind may abort at its end
     finally:
         distributed.destroy_process_group()
 

@@ -34,7 +34,7 @@ def task_loss(output: Any, y: Tensor) -> Tensor:
     if logits.dim() != 2 or len(logits) != len(y) or y.max() >= max(2, logits.shape[1]):
         raise AliveError(
             f"the model gave logits {shape} for {len(y)} points with labels up to {int(y.max())}",
-            "It must give [N, Data.outputs]",
+            "It must give [N, classes], or one logit a point for two classes",
         )
     if logits.shape[1] == 1:
         return F.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits.dtype))

@@ -1,0 +1,164 @@
+"""The table of a census: all its columns, and as many of them as a terminal has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from .record import BENDS_NOTHING, Census, Tally
+from .rows import Row, number
+
+NARROW, WORDS = 26, 22  # what long labels and words are folded to before columns are left out
+COLOURS = {"dead": "red", "linear": "yellow", "nonlinear": "green", "broken": "bold magenta", "unknown": "cyan"}
+FOLD, LINE = "fold", "line"
+LEAST_MISSED = (
+    *("nonlinear points", "linear points", FOLD, LINE, "rank"),
+    *("nonlinear units", "died here first", "linear units", "gradient", "spread"),
+)  # what goes where there is no room, one after the other
+
+
+class Column(NamedTuple):
+    """A column: its name, a cell a layer, those of the last lines, and whether it is of words, to the left."""
+
+    name: str
+    cells: tuple[Text, ...]
+    ends: tuple[Text, ...]
+    words: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The name in two lines."""
+        return self.name.replace(" ", "\n") if self.name != "died here first" else "died here\nfirst"
+
+    @property
+    def width(self) -> int:
+        """What it takes, unfolded."""
+        return max(map(_wide, (Text(self.heading), *self.cells, *self.ends)))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The listed layers and, below them, the sums and the signal at both ends."""
+
+    labels: tuple[Text, ...]
+    ends: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    def left_out(self, room: int) -> list[str]:
+        """What to leave out until the rest fits, the least missed first; and of that, what has room after all stays."""
+        widths = {column.name: column.width for column in self.columns}
+        left_out: list[str] = []
+        for name in LEAST_MISSED:
+            if self._width(left_out, widths) <= room:
+                break
+            left_out.append(name)
+        for name in reversed(left_out):
+            without = [other for other in left_out if other != name]
+            left_out = without if self._width(without, widths) <= room else left_out
+        return left_out
+
+    def table(self, left_out: Sequence[str] = ()) -> Table:
+        """As rich draws it; lines that have no column of their own stand below the labels."""
+        kept, folded = [column for column in self.columns if column.name not in left_out], FOLD in left_out
+        grid = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        grid.add_column("layer", overflow="fold", max_width=NARROW if folded else None)
+        for column in kept:
+            least = _wide(Text(column.heading))
+            widest = max(WORDS, least) if folded and column.words else None
+            justify: Any = "left" if column.words else "right"
+            grid.add_column(column.heading, justify=justify, overflow="fold", min_width=least, max_width=widest)
+        for place, label in enumerate(self._labels(left_out)):
+            grid.add_row(label, *(column.cells[place] for column in kept))
+        grid.add_section()
+        for place, name in enumerate(self.ends):
+            grid.add_row(name, *(column.ends[place] for column in kept), style="dim" if place else "bold")
+        return grid
+
+    def _labels(self, left_out: Sequence[str]) -> tuple[Text, ...]:
+        lines = next((column for column in self.columns if column.name == LINE), None)
+        if lines is None or LINE not in left_out:
+            return self.labels
+        pairs = zip(self.labels, lines.cells, strict=True)
+        return tuple(Text.assemble(label, "\n", line) if line else label for label, line in pairs)
+
+    def _width(self, left_out: Sequence[str], widths: dict[str, int]) -> int:
+        """How wide a table without these would be: its columns, two between each pair and one at either side."""
+        folded = FOLD in left_out
+        label = max(map(_wide, (Text("layer"), *self._labels(left_out), *map(Text, self.ends))))
+        taken = [min(label, NARROW) if folded else label]
+        for column in self.columns:
+            if column.name not in left_out:
+                wide = widths[column.name]
+                taken.append(min(wide, max(WORDS, len(column.name))) if folded and column.words else wide)
+        return sum(taken) + 2 * len(taken)
+
+
+def grid(census: Census, found: Sequence[Row], listed: Sequence[Row]) -> Grid:
+    """The table of the listed layers, with all columns that say something of any layer."""
+    labels = tuple(Text(row.label) for row in listed)  # a name is not markup
+    signals = {"input": census.input, "output": census.output}
+    told = {name: signal for name, signal in signals.items() if signal is not None and signal.spread is not None}
+    units = reduce(Tally.plus, (row.units for row in found), Tally())
+    ends = ("all", *told)
+
+    def column(name: str, cell: Callable[[Row], Text], total: Text | None = None, *, words: bool = False) -> Column:
+        rest = [Text(number(getattr(s, name))) if name in ("spread", "rank") else Text() for s in told.values()]
+        return Column(name, tuple(map(cell, listed)), (total or Text(), *rest), words)
+
+    states = shown_states(units, census.points)
+    columns = [column(LINE, lambda row: Text(row.layer.where, "dim"), words=True)]
+    columns += [column(f"{s} units", lambda row, s=s: _count(row.units, s), _count(units, s)) for s in states]  # type: ignore[misc]
+    columns += [
+        column(f"{s} points", lambda row, s=s: _count(row.points, s), _count(census.points, s))  # type: ignore[misc]
+        for s in states
+    ]
+    columns += [
+        column("died here first", lambda row: Text(str(row.layer.first_deaths or ""), "red")),
+        column("spread", lambda row: Text(number(row.spread))),
+        column("rank", lambda row: Text(number(row.rank))),
+        column("gradient", lambda row: Text(number(row.gradient))),
+        column("signal", _words, words=True),
+    ]
+    silent = _silent(found)
+    return Grid(labels, ends, tuple(column for column in columns if column.name not in silent))
+
+
+def _silent(found: Sequence[Row]) -> set[str]:
+    """The columns that would say nothing, of no layer, or the same of all."""
+    says = {
+        LINE: len({row.layer.where for row in found}) > 1,
+        "died here first": any(row.layer.first_deaths for row in found),
+        "spread": any(row.spread is not None for row in found),
+        "rank": any(row.rank is not None for row in found),
+        "gradient": any(row.gradient is not None for row in found),
+        "signal": any(row.words for row in found),
+    }
+    return {name for name, does in says.items() if not does}
+
+
+def shown_states(*tallies: Tally) -> list[str]:
+    """The states worth a column: broken and unknown only where something is."""
+    rare = [state for state in ("broken", "unknown") if any(getattr(tally, state) for tally in tallies)]
+    return ["dead", "linear", "nonlinear", *rare]
+
+
+def _count(tally: Tally, state: str) -> Text:
+    if not tally.total:
+        return Text("·", "dim")
+    count = getattr(tally, state)
+    return Text(str(count), COLOURS[state]) if count else Text("0", "dim")
+
+
+def _words(row: Row) -> Text:
+    return Text(", ").join(Text(word, "yellow" if word == BENDS_NOTHING else "bold red") for word in row.words)
+
+
+def _wide(text: Text) -> int:
+    return max(map(cell_len, text.plain.split("\n")))

@@ -1,0 +1,106 @@
+"""Every command of README and docs, typed by a new user in a folder that holds nothing but his own files."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ALIVE = Path(sys.executable).with_name("alive")
+TARGETS = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+SHORT = {"train": ["--epochs", "2"], "bench": ["--rounds", "1"]}  # what would take minutes is cut short
+BY_OTHERS = ("pip", "torchrun")  # set-up is tried by hand in a fresh clone, ranks in tests of their own
+
+MINE = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def make_model():
+    return nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+
+
+def make_data():
+    return torch.randn(20, 2), torch.arange(20) % 2
+
+
+def make_loader():
+    x = torch.randn(20, 2)
+    return DataLoader(TensorDataset(x, x.sum(1)), batch_size=5)
+
+
+def loss(output, targets):
+    return (output[:, 0] - targets).abs().mean()
+"""
+TOKENS = """
+import torch
+
+
+def make_data():
+    return {"input_ids": torch.randint(30, (40, 6)), "labels": torch.arange(40) % 2}
+"""
+
+
+def blocks() -> list[object]:
+    """The commands of each block of a document, which are typed one after the other."""
+    return [
+        pytest.param(code, id=f"{path.name}-{number}")
+        for path in DOCUMENTS
+        for number, code in enumerate(re.findall(r"^```sh\n(.*?)^```", path.read_text(), re.M | re.S))
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files that the commands name."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    chance = np.random.default_rng(0)
+    (tmp_path / "mine.py").write_text(MINE)
+    np.savez(tmp_path / "data.npz", x=chance.normal(size=(40, 2)).astype("float32"), y=np.arange(40) % 2)
+    np.savez(tmp_path / "counts.npz", x=chance.normal(size=(40, 2)), y=chance.integers(100, size=40))
+    np.savez(tmp_path / "tokens.npz", input_ids=chance.integers(30, size=(12, 6)))
+    table = np.c_[chance.normal(size=(30, 2)), chance.normal(size=30)]
+    for name in ("table.csv", "houses.csv"):
+        np.savetxt(tmp_path / name, table, delimiter=",", header="rooms,area,price", comments="")
+    config = BertConfig(
+        vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=2
+    )
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "folder")
+    return tmp_path
+
+
+@pytest.mark.parametrize("code", blocks())
+def test_every_command_does_what_it_says(code: str, folder: Path) -> None:
+    for line in code.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["make"]:
+            assert words[1] in TARGETS
+            continue
+        if not words or words[0] in BY_OTHERS or "ray" in words:
+            continue
+        assert words[0] == "alive", line
+        if words[1:3] == ["train", "hf:folder"]:
+            (folder / "mine.py").write_text(TOKENS)
+        done = typed(words[1:], folder)
+        may_fail = words[1] == "bench" or "--fail-on" in words  # which say by 1 that a limit holds
+        assert done.returncode == 0 or (may_fail and done.returncode == 1), f"{line}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, line
+        for option, made in (("--html", "report.html"), ("--csv", "log.csv"), ("--checkpoint", "run.safetensors")):
+            assert option not in words or (folder / made).stat().st_size > 0, line
+
+
+def typed(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    words = ["quick" if word == "paper" else word for word in words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [ALIVE, *words, *SHORT.get(words[0], [])]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
