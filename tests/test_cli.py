@@ -206,7 +206,7 @@ def test_a_reader_that_leaves_is_no_limit_that_holds(tmp_path):
 
 def test_a_full_disk_behind_stdout_is_one_clear_line(tmp_path):
     done = run_in_shell("alive census 5x4 --json > /dev/full", tmp_path)
-    assert (done.returncode, done.stderr) == (2, "alive: No space left on device.\n")
+    assert (done.returncode, done.stderr) == (2, "alive: cannot write the output: No space left on device.\n")
 
 
 def test_a_locale_without_our_signs_still_gets_its_table(tmp_path):

@@ -71,7 +71,7 @@ def report(path: Path, folder: Path, *, experiments: Sequence[Experiment] = ()) 
     with _opened(path) as store:
         known = [_part(store, asked) for asked in store.runs() if asked.experiment in EXPERIMENTS]
         parts = known + [part for experiment in experiments for part in _own_parts(store, experiment)]
-        others = _others(store, parts)
+        others = _others(store, {row.cell.key for part in parts for row in part.rows})
         if not parts and not others:
             raise AliveError(f"the store {path} is empty", "Run `alive reproduce 001-T1` first")
         if not parts:
@@ -103,7 +103,8 @@ def listing(path: Path) -> Table:
             for asked in store.runs():
                 if asked.experiment in EXPERIMENTS:
                     parts.setdefault(asked.experiment, []).append(_state(store, asked))
-            others = _others(store, [_part(store, asked) for asked in store.runs() if asked.experiment in EXPERIMENTS])
+            known = [asked for asked in store.runs() if asked.experiment in EXPERIMENTS]
+            others = _others(store, {cell.key for asked in known for cell in _cells(asked)})
     grid = Table(header_style="bold", pad_edge=False)
     for column in ("experiment", "what", "networks\nquick / paper", "done"):
         grid.add_column(column)
@@ -135,15 +136,14 @@ def _opened(path: Path) -> Iterator[Store]:
         yield store
 
 
-def _others(store: Store, parts: Sequence[Part]) -> str:
-    """What a store holds beside these parts, in words; nothing if that is nothing."""
-    shown = {row.cell.key for part in parts for row in part.rows}
+def _others(store: Store, shown: set[str]) -> str:
+    """What a store holds beside the networks of these keys, in words; nothing if that is nothing."""
     methods = store.holds(but=shown)
     if not methods:
         return ""
     total = sum(methods.values())
     kinds = ", ".join(f"{number} {method}" for method, number in sorted(methods.items()))
-    named = sorted({asked.experiment for asked in store.runs()} - {part.experiment.name for part in parts})
+    named = sorted({asked.experiment for asked in store.runs()} - EXPERIMENTS.keys())
     strange = f" (it has runs of {', '.join(named)}, of which alive knows nothing)" if named else ""
     return f"{total} network{'s' * (total > 1)} ({kinds}) that `alive reproduce` did not ask for{strange}"
 
@@ -164,10 +164,15 @@ def _own_parts(store: Store, experiment: Experiment) -> list[Part]:
     return parts
 
 
+def _cells(asked: Run) -> list[Cell]:
+    return EXPERIMENTS[asked.experiment].cells(asked.scale, seeds=asked.seeds, architecture=asked.architecture)
+
+
 def _part(store: Store, asked: Run) -> Part:
-    experiment = EXPERIMENTS[asked.experiment]
-    cells = experiment.cells(asked.scale, seeds=asked.seeds, architecture=asked.architecture)
-    return Part(experiment, asked.scale, asked.architecture, asked.seeds, store.rows(cells), len(cells))
+    cells = _cells(asked)
+    return Part(
+        EXPERIMENTS[asked.experiment], asked.scale, asked.architecture, asked.seeds, store.rows(cells), len(cells)
+    )
 
 
 def _sources(paths: Sequence[Path]) -> list[Source]:
@@ -184,9 +189,7 @@ def _sources(paths: Sequence[Path]) -> list[Source]:
 def _parts(store: Store, asked: Run) -> list[Part]:
     """The run as it was asked for, and if it is not complete the first of its seeds that are."""
     experiment = EXPERIMENTS[asked.experiment]
-    cells = {
-        cell.key: cell for cell in experiment.cells(asked.scale, seeds=asked.seeds, architecture=asked.architecture)
-    }
+    cells = {cell.key: cell for cell in _cells(asked)}
     done = store.finished(cells)
     rows = store.rows(cell for key, cell in cells.items() if key in done)
     parts = [Part(experiment, asked.scale, asked.architecture, asked.seeds, rows, len(cells))]
@@ -209,7 +212,7 @@ def _made(store: Store, part: Part) -> Made:
 
 
 def _state(store: Store, asked: Run) -> str:
-    cells = EXPERIMENTS[asked.experiment].cells(asked.scale, seeds=asked.seeds, architecture=asked.architecture)
+    cells = _cells(asked)
     done = len(store.finished(cell.key for cell in cells))
     variant = "" if asked.architecture == "dense" else f" {asked.architecture}"
     return f"{asked.scale}{variant}, seeds {asked.seeds}: {done} of {len(cells)}"

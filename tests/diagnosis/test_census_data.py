@@ -263,6 +263,12 @@ def test_two_inputs_however_they_come(data: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("data", [TensorDataset(X, Y), Stream(), Rows(lambda k: X[k]), tensors(X, Y)])
+def test_points_that_lie_on_the_first_axis_are_not_looked_for_on_another(data: Any) -> None:
+    with pytest.raises(AliveError, match="on axis 0, and point_axis is 1. Leave it out, or pass a DataLoader"):
+        census(RELU, data, point_axis=1)
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -305,6 +311,18 @@ def test_a_plain_number_in_a_batch_makes_no_examples_of_it() -> None:
             return F.relu(given["x"] - given["target"])
 
     assert census(Anything(), {"x": X, "target": X.flip(0)}).points.total == 10
+
+
+def test_targets_are_no_points_where_each_tensor_is_one() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    assert census(model, [(X, Y), (X, Y)], point_axis=None).points.total == 2
+    assert census(model, Rows(lambda k: (X[k : k + 1], k)), point_axis=None).points.total == 10
+
+
+def test_every_input_is_looked_at_for_nan() -> None:
+    with pytest.raises(AliveError, match="batch 0 has 1 NaN"):
+        census(Join(), (X, poisoned(float("nan"))))
+    assert census(RELU, (X, poisoned(float("nan")))).points.total == 10, "targets may be what they like"
 
 
 def test_real_targets_are_no_mask() -> None:

@@ -74,7 +74,9 @@ class Backward:
         if self._loss is None:
             parts = [_along(t, points, point_axis) for t in ends]
             whole = sqrt(sum(float(direction.double().square().sum()) for _, direction in parts))
-            return sum((value.double().sum() for value, _ in parts), torch.zeros(())) / whole
+            # A number for all points, such as a loss, is a mean over them.
+            scale = 1 if any(_axis(t, points, point_axis) is not None for t in ends) else points
+            return sum((value.double().sum() for value, _ in parts), torch.zeros(())) * (scale / whole)
         try:
             found = self._loss(output, targets)
         except Exception as error:

@@ -69,12 +69,18 @@ def tensors(batch: Any) -> Iterator[Tensor]:
         yield from tensors(batch[0])
 
 
-def points_in(batch: Any, point_axis: int | None, number: int, *, is_run_by_hand: bool = False) -> int:
+def points_in(
+    batch: Any, point_axis: int | None, number: int, *, is_run_by_hand: bool = False, model: nn.Module | None = None
+) -> int:
     """How many points the batch has; refuses one without points, or with NaN or infinite inputs.
 
-    Without tensors too, unless the user says how to run it: then its points cannot be told apart, and are 0.
+    Without tensors too, unless the user says how to run it: then its points cannot be told apart, and are 0. With the
+    model it is known which tensors are inputs, and targets are none of the points.
     """
     found = list(tensors(batch))
+    if found and model is not None and not is_run_by_hand:
+        batch = inputs(batch, model)
+        found = [x for x in all_tensors(batch) if x.layout == torch.strided and not x.is_nested] or found
     if not found and is_run_by_hand:
         return 0
     if not found:

@@ -75,7 +75,7 @@ def census(
         modes.evaluate()
         with unfrozen(root, wanted=backward is not None):
             for number, batch in enumerate(batches.of(data, root, point_axis)):
-                points = batches.points_in(batch, point_axis, number, is_run_by_hand=forward is not None)
+                points = batches.points_in(batch, point_axis, number, is_run_by_hand=forward is not None, model=root)
                 run = _Run(root, taps, batch, number, points, forward)
                 counted = counter.take(run)
                 total = counted if total is None else together(total, counted)

@@ -40,6 +40,7 @@ def read(data: Any, model: nn.Module, point_axis: int | None = 0) -> Form:
     if isinstance(data, str | PathLike):
         data = _named(data)
     if isinstance(data, Data):
+        _expect_first(point_axis, f"the points of {data.name}")
         return of_record(data)
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         data = Contents("table", _table(data), is_table=True)
@@ -93,12 +94,8 @@ def _others(data: Any, asked: Asked, point_axis: int | None, dtype: torch.dtype)
     """Data sets of torch and their like, lists of examples, and anything else that yields batches."""
     if isinstance(data, TensorDataset) and point_axis == 0 and len({len(x) for x in data.tensors}) == 1:
         return Columns(data.tensors, 0, len(data))
-    if isinstance(data, IterableDataset):
-        return Stream(DataLoader(data, batch_size=SIZE, collate_fn=partial(together, dtype=dtype)), point_axis)
     if isinstance(data, Dataset) or _is_set(data) or (isinstance(data, list) and data and _is_example(data[0], asked)):
-        if not hasattr(data, "__len__"):
-            raise AliveError(f"the data set {type(data).__name__} has no __len__", "Give it one, or pass a DataLoader")
-        return Items(data, dtype)
+        return _items(data, point_axis, dtype)
     if isinstance(data, Iterable) and not isinstance(data, bytes | type):
         return Stream(data, point_axis)
     given = f"the class {data.__name__}" if isinstance(data, type) else type(data).__name__
@@ -106,6 +103,27 @@ def _others(data: Any, asked: Asked, point_axis: int | None, dtype: torch.dtype)
         f"expected data, got {given}",
         "Pass a tensor, arrays, (inputs, targets), a mapping, a data set, a DataLoader or any iterable of batches",
     )
+
+
+def _items(data: Any, point_axis: int | None, dtype: torch.dtype) -> Form:
+    """A data set of items; where each tensor is one point, each item is a batch."""
+    is_stream = isinstance(data, IterableDataset)
+    if not is_stream and not hasattr(data, "__len__"):
+        raise AliveError(f"the data set {type(data).__name__} has no __len__", "Give it one, or pass a DataLoader")
+    if point_axis is None:
+        return Stream(data if is_stream else (data[number] for number in range(len(data))), None)
+    _expect_first(point_axis, "items of a data set, put together,")
+    if is_stream:
+        return Stream(DataLoader(data, batch_size=SIZE, collate_fn=partial(together, dtype=dtype)), point_axis)
+    return Items(data, dtype)
+
+
+def _expect_first(point_axis: int | None, what: str) -> None:
+    if point_axis != 0:
+        raise AliveError(
+            f"{what} lie on axis 0, and point_axis is {point_axis}",
+            "Leave it out, or pass a DataLoader whose collate_fn puts the points there",
+        )
 
 
 def _is_set(data: Any) -> bool:

@@ -92,7 +92,7 @@ class Signal:
         if self.together is None or self.points < 2 or not bool(self.together.isfinite().all()):
             return None
         squares = torch.linalg.eigvalsh(self.together.double())
-        if not float(squares[-1]) > 0 or (self.spread or 0.0) <= self.resolution:
+        if not float(squares[-1]) > 0 or (self.spread or 0.0) <= 8 * self.resolution:  # noise has every direction
             return 0.0
         values = squares[squares > len(squares) * RESOLVED * squares[-1]].sqrt()  # the rest is rounding
         share = values / values.sum()

@@ -122,7 +122,7 @@ def _of_file(file: Path, name: str | None = None) -> ModuleType:
         root, steps = Path.cwd().resolve(), name.split(".")
     _go_first(root)
     shown, dotted = name or file.name, ".".join(steps)
-    if all(step.isidentifier() for step in steps) and not _is_taken(steps[0], root):
+    if all(step.isidentifier() for step in steps) and not _is_taken(steps[0], root) and _is_found(dotted, file):
         found = _imported(dotted, shown)
         if _file_of(found) == file:
             return found
@@ -144,6 +144,18 @@ def _is_taken(top: str, root: Path) -> bool:
     return not any(place is not None and place.is_relative_to(root) for place in places)
 
 
+def _is_found(dotted: str, file: Path) -> bool:
+    """Whether importing that name finds this file: an installed package goes before folders without __init__.py."""
+    importlib.invalidate_caches()
+    try:
+        spec = importlib.util.find_spec(dotted)
+    except ModuleNotFoundError:
+        return False
+    except Exception:  # a package that fails: importing it will tell
+        return True
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == file
+
+
 def _file_of(found: ModuleType) -> Path | None:
     file = getattr(found, "__file__", None)
     return None if file is None else Path(file).resolve()
@@ -151,7 +163,7 @@ def _file_of(found: ModuleType) -> Path | None:
 
 def _under_alias(file: Path, root: Path, steps: list[str], shown: str) -> ModuleType:
     """The module under a name that nobody else bears; its packages likewise, so that they find each other."""
-    alias = f"own_{zlib.crc32(f'{root / steps[0]}{file.stat().st_mtime_ns}'.encode()):08x}_{len(steps)}"
+    alias = f"own_{zlib.crc32(f'{file}{file.stat().st_mtime_ns}'.encode()):08x}"
     folder = root / steps[0]
     is_package = (folder / "__init__.py").is_file()
     first = folder / "__init__.py" if is_package else file
