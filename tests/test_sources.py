@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from alive import sources
 from alive.data import Data, moons
+from alive.diagnosis import batches
 from alive.errors import AliveError
 
 X, Y, REAL = torch.randn(30, 3), torch.arange(30) % 3, torch.randn(30, 2)
@@ -138,6 +139,23 @@ def test_a_plain_network_needs_no_targets(here):
     assert opened.model(X).shape == (30, 1)
     np.save(here / "bytes.npy", np.ones((5, 3), np.uint8))
     assert sources.opened(sources.Typed("3x4", "bytes.npy")).data.whole[0].is_floating_point()
+
+
+@pytest.mark.parametrize(
+    ("text", "points"),
+    [
+        ("x.split(25)", 100),
+        ("(x[:50], torch.zeros(50), x[50:], torch.zeros(50))", 50),
+        ("(x[:50].numpy(), np.zeros(50), x[50:].numpy(), np.zeros(50))", 50),
+        ("(x[:60], x[60:], x[:1], x[1:3])", 103),
+    ],
+)
+def test_four_parts_are_batches_or_a_test_set(here, text, points):
+    name = f"four_{abs(hash(text))}"
+    put(here / f"{name}.py", f"import numpy as np, torch\nx = torch.randn(100, 3)\ndef make(): return {text}\n")
+    found = sources.part(sources.data(f"{name}:make"))
+    seen = [next(batches.tensors(batch)) for batch in batches.of(found, nn.Linear(3, 1))]
+    assert sum(map(len, seen)) == points
 
 
 def test_a_part_of_the_data():

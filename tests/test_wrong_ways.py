@@ -160,6 +160,11 @@ WAYS = {
         ["has no model Evil", "is not run"],
         configured("code", '{"model_type": "bert", "architectures": ["Evil"]}'),
     ),
+    "weights of another framework": Way(
+        ["hf:tf", "--data", "MINE:x"],
+        ["tf holds tf_model.h5", "Save it from a model of torch"],
+        lambda f: (configured("tf", '{"model_type": "bert"}')(f), (f / "tf" / "tf_model.h5").touch()),
+    ),
     "a damaged folder": Way(
         ["hf:bad", "--data", "MINE:x"],
         ["transformers cannot load bad", "save_pretrained"],

@@ -94,7 +94,7 @@ def test_the_lines_of_a_remedy_do_what_the_cure_did(name: str) -> None:
     assert optimiser.param_groups[0]["lr"] == pytest.approx(cured.lr)
     assert [type(part) for part in names["model"].modules()] == [type(part) for part in cured.model.modules()]
     assert torch.equal(weights(plain.but(model=names["model"])), weights(cured))
-    starts = {"kaiming", "glorot", "mirrored"} & set(name.split(", "))
+    starts = {"torch", "kaiming", "glorot", "mirrored"} & set(name.split(", "))
     assert torch.equal(weights(plain), before) == (not starts)
     if cured.penalty:
         assert repr(names["keep"]) == repr(alive.Jumpstart(cured.model, **cured.penalty))

@@ -93,6 +93,9 @@ CURES: dict[str, Cure] = {
         Cure("clip", "gradients clipped to norm 1", _clip),
         Cure("standardise", "inputs of mean 0 and spread 1", _standardise),
         Cure("batch norm", "batch norm behind every hidden layer", _batch_norm),
+        Cure(
+            "torch, rate/10", "start anew, as PyTorch does, at a tenth of the rate", _both(_start("torch"), _slower(10))
+        ),
         Cure("kaiming, rate/10", "start anew, Kaiming, at a tenth of the rate", _both(_start("kaiming"), _slower(10))),
         Cure(
             "mirrored, rate/10",

@@ -10,6 +10,7 @@ from .book import Book
 from .patients import PATIENTS
 
 ENOUGH = 1 / 2  # of its networks, which a cure must train to be named
+STARTS = ("torch", "kaiming", "glorot", "mirrored")
 PENALTIES = ("U sum", "P sum", "UP sum", "U mean", "UP mean")
 
 
@@ -24,7 +25,7 @@ def sensible(finding: str) -> tuple[str, ...]:
     """The cures that can be a first choice: where weights are lost, those that start anew; where a penalty weighs too
     much, or some units are dead, those that leave all else as it is."""
     if finding in (remedies.INFINITE_TRAINED, remedies.DEAD_TRAINED):
-        return tuple(cure for cure in REMEDIES if cure.split(", ")[0] in ("kaiming", "glorot", "mirrored"))
+        return tuple(cure for cure in REMEDIES if cure.split(", ")[0] in STARTS)
     if finding == remedies.DROWNED:
         return (*PENALTIES, "no penalty")
     return PENALTIES if finding == remedies.IN_PART else tuple(REMEDIES)

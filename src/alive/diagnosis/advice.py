@@ -13,6 +13,7 @@ from .scale import scale
 WORST = 3  # layers named in one piece of advice
 DROWNS = 10.0  # times the task's gradient; at most 2.2 where a penalty helped, at least 197 where it drowned the task
 FIRST = "it may come of the above: cure that first, then take the census again"
+SETTLE = "it may be otherwise once the batch norms have seen data"
 BY_HAND = "make thin layers wider, or add skip connections or norms"
 
 
@@ -50,7 +51,20 @@ def advise(census: Census, *, pull: float | None = None) -> list[Advice]:
     caused = any(a.grave for a in causes)
     parts = [*_dead_points(census), *_dead_units(census, caused), *_bends_nothing(census), *_linear(census)]
     parts = [a._replace(do=FIRST, cures=()) for a in parts] if caused else _once(parts, _in_part(census))
-    return [*causes[:1], *(a._replace(do=_after(a, causes[0])) for a in causes[1:]), *parts, *_unknown(census)]
+    found = [*causes[:1], *(a._replace(do=_after(a, causes[0])) for a in causes[1:]), *parts]
+    if census.unsettled:
+        found = [_unsettled(census), *(a._replace(do=SETTLE, grave=False, cures=()) for a in found)]
+    return [*found, *_unknown(census)]
+
+
+def _unsettled(census: Census) -> Advice:
+    """Batch norms do in training what fresh ones do not do in a census."""
+    norms = census.unsettled
+    which = f"{norms[0]} has" if len(norms) == 1 else f"{len(norms)} batch norms ({norms[0]} first) have"
+    return Advice(
+        f"{which} seen no data yet: in eval mode they do nothing, and what is counted here is not what training sees",
+        "take the census after some steps of training, or judge fresh starts by alive preflight, which settles them first",
+    )
 
 
 def _after(advice: Advice, first: Advice) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ..errors import AliveError, fault
@@ -45,7 +46,7 @@ class Backward:
 
     def listen(self, name: str, z: Tensor, layout: Layout) -> None:
         """Note what arrives at these pre-activations, if any can."""
-        if z.requires_grad:
+        if z.requires_grad and not is_functorch_wrapped_tensor(z):
             self._ears[name] = _Ear(get_gradient_edge(z), layout)
 
     def run(self, output: Any, targets: Any, points: int, point_axis: int | None) -> None:

@@ -199,7 +199,7 @@ def _tuple(data: tuple[Any, ...], inputs: int, axis: int, dtype: torch.dtype) ->
 def _pair(inputs: Tensor, targets: Tensor, axis: int) -> Columns | None:
     """(inputs, targets); two tensors of different lengths are two batches, as x.split(6) makes them."""
     points = inputs.shape[axis] if inputs.ndim > axis else 0
-    if inputs.ndim <= axis or (points in targets.shape and not _follows(inputs, targets)):
+    if inputs.ndim <= axis or (points in targets.shape and not follows(inputs, targets)):
         return Columns((inputs, targets), axis, points)
     if inputs.ndim == targets.ndim:
         return None
@@ -208,7 +208,7 @@ def _pair(inputs: Tensor, targets: Tensor, axis: int) -> Columns | None:
     )
 
 
-def _follows(a: Tensor, b: Tensor) -> bool:
+def follows(a: Tensor, b: Tensor) -> bool:
     """Whether b lies right behind a as rows of one tensor, as the parts of x.split(5) do."""
     if not (a.ndim == b.ndim and a.stride() == b.stride() and a.shape[1:] == b.shape[1:]):
         return False

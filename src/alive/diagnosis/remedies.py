@@ -54,6 +54,7 @@ REMEDIES: dict[str, Remedy] = {
     "clip": Remedy("clip gradients, after backward", (CLIPPED,)),
     "standardise": Remedy("bring the inputs to mean 0 and spread 1", (STANDARDISE,)),
     "batch norm": Remedy("put batch norm behind every hidden layer", ("model = alive.nn.with_batch_norm(model)",)),
+    "torch, rate/10": Remedy("start anew, as PyTorch does, at a tenth of the rate", (_start("torch"), RATE)),
     "kaiming, rate/10": Remedy("start anew, Kaiming, at a tenth of the rate", (_start("kaiming"), RATE)),
     "mirrored, rate/10": Remedy("start anew in mirrored pairs, at a tenth of the rate", (_start("mirrored"), RATE)),
     "mirrored, UP mean": Remedy("start anew in mirrored pairs, and keep it alive", (_start("mirrored"), *ON_BOTH)),
@@ -115,7 +116,7 @@ def _applies(part: str, census: Census) -> bool:
         return census.input is not None
     if census.build is None:
         return True
-    if part in ("kaiming", "glorot", "mirrored"):
+    if part in ("torch", "kaiming", "glorot", "mirrored"):
         return part in census.build.starts
     return part != "batch norm" or (bool(census.build.starts) and not census.build.norms)
 

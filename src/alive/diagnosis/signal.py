@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..functional.signals import RESOLVED
 from ..provenance import Grid, Layout, Scattered, tensors
@@ -155,6 +156,8 @@ def _joined(a: Moments | None, b: Moments | None) -> Moments | None:
 def measured(z: Tensor, layout: Layout, points: int) -> Signal:
     """The signal in pre-activations that lie so."""
     resolution = torch.finfo(z.dtype).eps
+    if is_functorch_wrapped_tensor(z):  # inside torch.func, where numbers cannot be read
+        return Signal(points, 0.0, 0, resolution)
     z = z.to(torch.promote_types(z.dtype, torch.float32))
     if not layout.points or points < 1 or not z.numel():
         return Signal(points, _square(z), z.numel(), resolution)

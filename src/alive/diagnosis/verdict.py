@@ -23,5 +23,11 @@ def verdict(census: Census, advice: Sequence[Advice]) -> Verdict:
         return Verdict("As it is, this network can hardly learn" + ("." if grave else f": {census.gone}."), True)
     if advice:
         some = "One thing found, and it is" if len(advice) == 1 else f"{len(advice)} things found, and they are"
-        return Verdict(f"{some} not grave.")
-    return Verdict("Every unit and every point is alive.")
+        return Verdict(f"{some} not grave.{_unmeasured(census)}")
+    return Verdict(f"Every unit and every point is alive.{_unmeasured(census)}")
+
+
+def _unmeasured(census: Census) -> str:
+    """What may still be wrong, for nobody asked."""
+    asked = any(layer.signal.gradient is not None for layer in census.layers)
+    return "" if asked else " Whether gradients come back was not measured: --gradient, or census(..., gradient=True)."

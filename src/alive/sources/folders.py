@@ -13,6 +13,7 @@ from torch import nn
 from ..errors import AliveError
 
 PREFIX = "hf:"
+FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -28,8 +29,14 @@ def folder(source: str) -> Path:
 
 
 def has_weights(source: str) -> bool:
-    """Whether the folder holds weights, or a configuration alone."""
-    return any((folder(source) / name).is_file() for name in WEIGHTS)
+    """Whether the folder holds weights, or a configuration alone; weights of another framework are refused."""
+    path = folder(source)
+    if any((path / name).is_file() for name in WEIGHTS):
+        return True
+    foreign = sorted(file.name for ending in FOREIGN for file in path.glob(f"*{ending}"))
+    if foreign:
+        raise AliveError(f"{path} holds {foreign[0]}, which torch does not read", "Save it from a model of torch")
+    return False
 
 
 def model(source: str) -> nn.Module:

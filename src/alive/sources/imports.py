@@ -30,9 +30,13 @@ def named(source: str) -> Any:
     found: Any = module(place)
     for step in name.split("."):
         if not hasattr(found, step):
-            expect_one_of(f"name in {place}:", step, [known for known in vars(found) if not known.startswith("_")])
+            expect_one_of(f"name in {place}:", step, [known for known in _names(found) if not known.startswith("_")])
         found = getattr(found, step)
     return found
+
+
+def _names(found: Any) -> list[str]:
+    return list(vars(found)) if isinstance(found, ModuleType) else dir(found)
 
 
 def called(source: str, args: Mapping[str, Any] | None = None) -> Any:
@@ -151,7 +155,7 @@ def _is_found(dotted: str, file: Path) -> bool:
         spec = importlib.util.find_spec(dotted)
     except ModuleNotFoundError:
         return False
-    except Exception:  # a package that fails: importing it will tell
+    except (Exception, SystemExit):  # a package that fails: importing it will tell
         return True
     return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == file
 

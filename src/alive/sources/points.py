@@ -14,7 +14,7 @@ from ..data import Data, load, tensors
 from ..data.files import READERS, Contents, contents
 from ..diagnosis import batches
 from ..diagnosis.arrays import as_tensor, is_array
-from ..diagnosis.raw import Both, of_record
+from ..diagnosis.raw import Both, follows, of_record
 from ..errors import AliveError, expect_one_of
 from .folders import PREFIX
 from .imports import called, module
@@ -40,7 +40,7 @@ def data(source: str, *, target: str | None = None) -> Any:
     if ":" not in source:
         return load(source)
     made = called(source)
-    if isinstance(made, tuple) and len(made) == 4:
+    if isinstance(made, tuple) and len(made) == 4 and _has_test(*made):
         return Contents(source, tuple(made[:2]), tuple(made[2:]))
     if (
         isinstance(made, Mapping)
@@ -54,6 +54,16 @@ def data(source: str, *, target: str | None = None) -> Any:
             "Let it return inputs x, (x, y), (x, y, test_x, test_y), a mapping, a data set, a DataLoader or batches",
         )
     return made
+
+
+def _has_test(x: Any, y: Any, test_x: Any, test_y: Any) -> bool:
+    """Whether four parts are a training and a test set, and not four batches, as x.split(5) makes them."""
+    if not all(isinstance(part, Tensor) or is_array(part) for part in (x, y, test_x, test_y)):
+        return not isinstance(x, tuple)
+    x, y, test_x, test_y = (as_tensor(part) for part in (x, y, test_x, test_y))
+    if x.shape[1:] != test_x.shape[1:] or y.shape[1:] != test_y.shape[1:]:
+        return False
+    return x.shape[:1] == y.shape[:1] and test_x.shape[:1] == test_y.shape[:1] and not follows(x, y)
 
 
 def _is_data(made: Any) -> bool:
