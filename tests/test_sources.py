@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from alive import sources
 from alive.data import Data, moons
-from alive.diagnosis import batches
 from alive.errors import AliveError
+from alive.feed import batches
 
 X, Y, REAL = torch.randn(30, 3), torch.arange(30) % 3, torch.randn(30, 2)
 IDS, MASK = torch.randint(9, (30, 4)), torch.ones(30, 4, dtype=torch.long)

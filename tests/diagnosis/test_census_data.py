@@ -15,8 +15,9 @@ from torch.overrides import _len_torch_function_stack
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from alive.data import tensors
-from alive.diagnosis import batches, census
+from alive.diagnosis import census
 from alive.errors import AliveError
+from alive.feed import batches
 
 X = torch.randn(10, 3)
 Y = torch.zeros(10)

@@ -63,7 +63,7 @@ def _unsettled(census: Census) -> Advice:
     which = f"{norms[0]} has" if len(norms) == 1 else f"{len(norms)} batch norms ({norms[0]} first) have"
     return Advice(
         f"{which} seen no data yet: in eval mode they do nothing, and what is counted here is not what training sees",
-        "take the census after some steps of training, or judge fresh starts by alive preflight, which settles them first",
+        "take the census after some steps of training, or judge fresh starts by alive preflight, which settles them",
     )
 
 

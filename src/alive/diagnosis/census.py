@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import AliveError
+from ..feed import batches
 from ..functional import Activation, State, classify
 from ..provenance import Scattered
 from ..taps import Call, Output, Tap, Taps, bare, without_activations
-from . import batches
 from .backward import Backward, Loss, unfrozen
 from .build import build
 from .extremes import extremes

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import AliveError
-from . import batches
+from ..feed import batches
 
 
 def fresh_norms(model: nn.Module) -> Iterator[str]:

@@ -66,17 +66,24 @@ REMEDIES: dict[str, Remedy] = {
 
 ORDER: dict[str, tuple[str, ...]] = {
     INFINITE_FRESH: ("mirrored", "mirrored, UP mean", "mirrored, rate/10"),
-    INFINITE_TRAINED: ("kaiming, rate/10", "mirrored, rate/10"),
+    INFINITE_TRAINED: ("torch, rate/10", "mirrored, rate/10", "kaiming, rate/10"),
     DEAD_FRESH: (
-        "mirrored",
         "mirrored, UP mean",
         "mirrored, rate/10",
+        "mirrored",
         "kaiming",
         "glorot",
         "standardise, kaiming",
         "kaiming, rate/10",
     ),
-    DEAD_TRAINED: ("mirrored, rate/10", "kaiming, rate/10", "glorot", "mirrored", "kaiming", "mirrored, UP mean"),
+    DEAD_TRAINED: (
+        "mirrored, rate/10",
+        "kaiming, rate/10",
+        "mirrored",
+        "glorot",
+        "torch, rate/10",
+        "mirrored, UP mean",
+    ),
     SIGNAL_GONE: ("mirrored", "mirrored, UP mean", "mirrored, rate/10", "kaiming"),
     EXPLODES: (
         "mirrored",
@@ -87,18 +94,18 @@ ORDER: dict[str, tuple[str, ...]] = {
         "standardise, kaiming",
         "kaiming, rate/10",
     ),
-    EXPLODES_AROUND: ("batch norm", "mirrored", "mirrored, UP mean", "mirrored, rate/10"),
+    EXPLODES_AROUND: ("batch norm", "mirrored", "mirrored, UP mean", "torch, rate/10", "glorot", "mirrored, rate/10"),
     ALIKE: (
-        "mirrored",
         "kaiming",
         "glorot",
+        "mirrored",
         "mirrored, UP mean",
         "standardise, kaiming",
         "kaiming, rate/10",
         "mirrored, rate/10",
     ),
     SCALE: ("standardise", "standardise, kaiming"),
-    DROWNED: ("U mean", "UP mean", "U sum", "UP sum", "no penalty", "P sum"),
+    DROWNED: ("U mean", "U sum", "UP sum", "UP mean", "no penalty", "P sum"),
     IN_PART: ("U sum", "UP sum", "UP mean", "U mean"),
 }
 

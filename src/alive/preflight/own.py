@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..diagnosis import Census, batches, census
-from ..diagnosis.forms import Stream
+from ..diagnosis import Census, census
 from ..diagnosis.norms import fresh_norms, settle
 from ..errors import AliveError
+from ..feed import batches
+from ..feed.forms import Stream
 from ..nn import initialise_, starts_for
 from ..train.bars import bars
 from .record import RISK, Preflight, Remedy, Shares, share

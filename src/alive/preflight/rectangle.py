@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data import Data
-from ..diagnosis.forms import Stream
+from ..feed.forms import Stream
 from ..nn import Rectangular, RectangularConv
 from ..theory import Birth, Estimate, arriving, birth, point_dead, spreads, width_for
 from .own import Draws, middle
@@ -116,7 +116,8 @@ def _remedies(kind: Kind, found: Birth, lost: float) -> Iterator[Remedy]:
         few = changed(depth=shallow).with_gradient(fewer, IN_REMEDIES)[0]
         share = found.merged_by_depth[shallow - 1]
         many = Estimate.of((torch.arange(found.draws) < round(share * found.draws)).double())
-        tried.append(Remedy(f"make it shallower: {shallow}x{kind.width}", few._replace(born_dead=many, merged=Estimate(0.0, 0.0)).lost))
+        shares = few._replace(born_dead=many, merged=Estimate(0.0, 0.0))  # which holds both
+        tried.append(Remedy(f"make it shallower: {shallow}x{kind.width}", shares.lost))
     if not kind.batch_norm:
         tried.append(Remedy(f"add batch norm (--batch-norm) at {size}", changed(batch_norm=True).lost(fewer)))
     helping = [remedy for remedy in tried if remedy.lost is not None and remedy.lost.value < lost]

@@ -26,8 +26,8 @@ LABEL = {"boxstyle": "round", "facecolor": "white", "edgecolor": "#cbd2d9"}
 class Panel:
     """One network: its name, its probability of class 1 on a grid over `extent`, and its traces over epochs.
 
-    Traces are shares in 0..1: dead and linear units, dead points, training accuracy, at the epochs given. `note` says in
-    a few words what the name means.
+    Traces are shares in 0..1: dead and linear units, dead points, training accuracy, at the epochs given. `note` says
+    in a few words what the name means.
     """
 
     name: str

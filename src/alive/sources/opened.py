@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from ..data.files import Contents
-from ..diagnosis import batches
-from ..diagnosis.forms import Form, Stream, resized
-from ..diagnosis.raw import read
 from ..errors import AliveError, expect
+from ..feed import batches
+from ..feed.forms import Form, Stream, resized
+from ..feed.raw import read
 from ..train.bars import bars
 from ..train.checkpoint import load_weights
 from . import folders

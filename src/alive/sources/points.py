@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from ..data import Data, load, tensors
 from ..data.files import READERS, Contents, contents
-from ..diagnosis import batches
-from ..diagnosis.arrays import as_tensor, is_array
-from ..diagnosis.raw import Both, follows, of_record
 from ..errors import AliveError, expect_one_of
+from ..feed import batches
+from ..feed.arrays import as_tensor, is_array
+from ..feed.raw import Both, follows, of_record
 from .folders import PREFIX
 from .imports import called, module
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
-from ...diagnosis import batches
 from ...diagnosis.modes import Modes
+from ...feed import batches
 from ...functional import Activation
 from ...functional.separation import canonical
 from ...nn.farkas.plain import Guaranteed

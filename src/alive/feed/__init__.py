@@ -1,0 +1,1 @@
+"""Whatever people call data, as batches that a model runs on."""
