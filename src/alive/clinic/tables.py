@@ -74,10 +74,9 @@ def markdown(book: Book) -> str:
 
 
 def _made(book: Book) -> str:
-    seeds = len({row.seed for row in book.rows})
-    return (
-        f"`{book.command}`, {book.date}, {seeds} seeds, {len(book.rows)} networks; {book.hardware}; {book.versions}.\n"
-    )
+    seeds = len({row.seed for row in book.rows if row.cure != ADVICE})
+    networks = sum(row.score is not None for row in book.rows)
+    return f"`{book.command}`, {book.date}, {seeds} seeds, {networks} networks; {book.hardware}; {book.versions}.\n"
 
 
 def _wards(book: Book) -> list[str]:
@@ -128,18 +127,22 @@ def _orders() -> str:
 
 def _choices(book: Book) -> str:
     """What the advice named first for each patient, and what came of it."""
-    head = ["### The advice's first choice\n", _line("patient", "found", "first choice", "score", "trains")]
+    head = [
+        "### The advice's first choice, on seeds that no order was chosen on\n",
+        _line("patient", "found", "first choice", "score", "trains"),
+    ]
     head.append(_line("---", "---", "---", "--:", "--:"))
-    lines, cured = [], 0
+    lines, cured, runs, trained = [], 0, 0, 0
     for name in book.patients():
         rows, told = book.of(name, ADVICE), book.summary(name, ADVICE)
         if not rows:
             continue
-        cured += told.trains == len(rows)
+        cured, runs, trained = cured + (told.trains == len(rows)), runs + len(rows), trained + told.trains
         found, named = _said(rows, "finding"), _said(rows, "note")
         score = re.sub(r" \(\d+\)$", "", _cell(told))
         lines.append(_line(name, found, named, score, f"{told.trains} of {len(rows)}"))
-    return "\n".join([*head, *lines, "", f"It trains every network of {cured} of the {len(lines)} patients.\n"])
+    sums = f"It trains every network of {cured} of the {len(lines)} patients; {trained} of {runs} networks.\n"
+    return "\n".join([*head, *lines, "", sums])
 
 
 def _said(rows: Sequence[Row], of: str) -> str:

@@ -40,8 +40,8 @@ def census(
 ) -> Census:
     """Count dead, linear and nonlinear units and points of a model over all of `data`, exactly, in one pass.
 
-    data         a loader (any iterable of batches), one tensor of inputs, or a pair (inputs, targets). A batch is a
-                 tensor, a sequence whose first element is the input, or a mapping that is passed as keywords
+    data         whatever you have: a DataLoader, a data set, a tensor, arrays, a pair (inputs, targets), a mapping that
+                 is passed as keywords, several inputs, the name of a file, any iterable of batches
     keep_points  also keep which points died, and where: two bytes each
     gradient     also measure the gradient that arrives at each layer, by a pass back from a fixed random direction of
                  the output
