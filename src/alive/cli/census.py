@@ -60,6 +60,7 @@ def census(
 ) -> None:
     """Count the dead, linear and nonlinear units and points of a model over a data set."""
     from .. import diagnosis, sources
+    from ..feed.threads import few_threads
     from ..files import expect_writable
 
     limits = [diagnosis.Limit.parse(text) for text in fail_on or []]
@@ -70,15 +71,16 @@ def census(
     typed = sources.Typed(model, data, **where, **made, point_axis=axis_of(point_axis), seed=seed)
     with interruptible(), pure(as_json), traced(whole):
         opened = sources.opened(typed)
-        found = diagnosis.census(
-            opened.model,
-            sources.tracked(opened.data, typed.points, typed.point_axis),
-            keep_points=keep_points,
-            forward=function_of(forward),
-            point_axis=typed.point_axis,
-            gradient=gradient or any(limit.wants_gradient for limit in limits),
-            loss=loss_of(loss),
-        )
+        with few_threads(opened.model):
+            found = diagnosis.census(
+                opened.model,
+                sources.tracked(opened.data, typed.points, typed.point_axis),
+                keep_points=keep_points,
+                forward=function_of(forward),
+                point_axis=typed.point_axis,
+                gradient=gradient or any(limit.wants_gradient for limit in limits),
+                loss=loss_of(loss),
+            )
     note(opened.notes)
     if html is not None:
         _write(html, found, typed, opened.source, opened.sample)
