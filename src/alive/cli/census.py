@@ -29,7 +29,7 @@ from .words import BatchNorm, Init, ModelSource, Seed, choice, command, fail, in
 
 if TYPE_CHECKING:
     from ..diagnosis import Census
-    from ..sources import Typed
+    from .sources import Typed
 
 FAIL_ON = 'Exit with 1 if this holds: "dead_units>0", "dead_points>=5%", "gradient<1e-6".'
 LOSS = "Also the gradient of a loss: ce, bce, mse, or mine:loss(output, targets)."
@@ -59,9 +59,10 @@ def census(
     whole: Traceback = False,
 ) -> None:
     """Count the dead, linear and nonlinear units and points of a model over a data set."""
-    from .. import diagnosis, sources
+    from .. import diagnosis
     from ..feed.threads import few_threads
     from ..files import expect_writable
+    from . import sources
 
     limits = [diagnosis.Limit.parse(text) for text in fail_on or []]
     if html is not None:

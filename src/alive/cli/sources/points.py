@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..data import Data, load, tensors
-from ..data.files import READERS, Contents, contents
-from ..errors import AliveError, expect_one_of
-from ..feed import batches
-from ..feed.arrays import as_tensor, is_array
-from ..feed.raw import Both, follows, of_record
+from ...data import Data, load, tensors
+from ...data.files import READERS, Contents, contents
+from ...errors import AliveError, expect_one_of
+from ...feed import batches
+from ...feed.arrays import as_tensor, is_array
+from ...feed.raw import Both, follows, of_record
 from .folders import PREFIX
 from .imports import called, module
 

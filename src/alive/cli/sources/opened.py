@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..data.files import Contents
-from ..errors import AliveError, expect
-from ..feed import batches
-from ..feed.forms import Form, Stream, resized
-from ..feed.raw import read
-from ..train.bars import bars
-from ..train.checkpoint import load_weights
+from ...data.files import Contents
+from ...errors import AliveError, expect
+from ...feed import batches
+from ...feed.forms import Form, Stream, resized
+from ...feed.raw import read
+from ...train.bars import bars
+from ...train.checkpoint import load_weights
 from . import folders
 from .models import expect_plain, expect_size, is_own, maker, model
 from .points import beside, data, part, record

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from ..errors import AliveError, expect_one_of, fault, near
+from ...errors import AliveError, expect_one_of, fault, near
 
 HERE = "Run from the folder that holds it, or write path/to/file.py:name"
 MAIN = 'Put what it runs under: if __name__ == "__main__":'

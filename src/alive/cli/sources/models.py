@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..data import Data
-from ..errors import AliveError
-from ..nn import Rectangular, RectangularConv, parse_rectangle
+from ...data import Data
+from ...errors import AliveError
+from ...nn import Rectangular, RectangularConv, parse_rectangle
 from . import folders
 from .imports import called, expect_callable, named
 from .points import OWN

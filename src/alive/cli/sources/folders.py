@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from ..errors import AliveError
+from ...errors import AliveError
 
 PREFIX = "hf:"
 FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx")
