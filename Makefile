@@ -25,7 +25,10 @@ help:
 
 setup: .venv/.installed
 
-demo: setup
+demo:
+	@test -e .venv/.installed || echo "First the set-up, once: torch and what goes with it, 2.4 GB on disk; some minutes,\
+	by the network. Then the demo: about half a minute."
+	@$(MAKE) --no-print-directory setup
 	$(BIN)/alive demo
 
 data: setup
