@@ -26,8 +26,8 @@ help:
 setup: .venv/.installed
 
 demo:
-	@test -e .venv/.installed || echo "First the set-up, once: torch and what goes with it, 2.4 GB on disk; some minutes,\
-	by the network. Then the demo: about half a minute."
+	@test -e .venv/.installed || echo "Set-up comes first, once: torch and others, 2.4 GB; some minutes, by the network."
+	@echo "The demo itself takes about half a minute the first time, ten seconds later."
 	@$(MAKE) --no-print-directory setup
 	$(BIN)/alive demo
 
