@@ -84,7 +84,7 @@ def table(rows: Sequence[Row]) -> Table:
     seeds = max(s.seeds for s in summaries)
     over = "one seed" if seeds == 1 else f"mean ± standard deviation over {seeds} seeds"
     size = f"{net.depth}x{net.width}"
-    grid = Table(title=f"{size} network on MOONS, {over}; accuracies are the best over epochs, as the paper has them")
+    grid = Table(title=f"{size} network on MOONS, {over}; accuracies are the best over epochs, as in the paper")
     grid.caption = "; ".join(f"{s.method}: {NOTES[s.method]}" for s in summaries)
     counts = ("dead\nunits", "linear\nunits", "dead\npoints")
     for column in ("method", "above\nchance", "train", "test", "published\ntrain / test", *counts):
@@ -98,8 +98,9 @@ def _line(s: Summary) -> list[str]:
     """One method as the table has it: a single seed to the last digit, means shorter."""
     one = s.seeds == 1
     trained = ("no", "yes")[s.trained] if one else f"{s.trained} of {s.seeds}"
-    accuracies = [_shown(value, 4 if one else 3) for value in (s.best_train, s.best_test)]
-    published = "·" if s.published is None else f"{s.published[0]:.4f} / {s.published[1]:.4f}"
+    digits = 4 if one else 3
+    accuracies = [_shown(value, digits) for value in (s.best_train, s.best_test)]
+    published = "·" if s.published is None else " / ".join(f"{value:.{digits}f}" for value in s.published)
     counts = [_shown(value, 0 if one else 1) for value in (s.dead_units, s.linear_units, s.dead_points)]
     return [s.method, trained, *accuracies, published, *counts]
 
