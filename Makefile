@@ -7,7 +7,7 @@ BIN := .venv/bin
 # One thread a process: two busy processes with two threads each are far slower than with one.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: help setup demo data test slow check bench lint clean
+.PHONY: help setup times demo data test slow check bench lint clean
 
 help:
 	@echo "make demo    set up, then train the 50x4 network six ways and draw what happened"
@@ -25,10 +25,11 @@ help:
 
 setup: .venv/.installed
 
-demo:
-	@test -e .venv/.installed || echo "Set-up comes first, once: torch and others, 2.4 GB; some minutes, by the network."
-	@echo "The demo itself takes about half a minute the first time, ten seconds later."
-	@$(MAKE) --no-print-directory setup
+times:
+	@test -e .venv/.installed || echo "Set-up comes first, once: torch and others, 2.4 GB; two to five minutes, by the network."
+	@echo "The demo takes about half a minute the first time, ten seconds later."
+
+demo: times setup
 	$(BIN)/alive demo
 
 data: setup
