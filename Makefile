@@ -27,7 +27,7 @@ setup: .venv/.installed
 
 times:
 	@test -e .venv/.installed || echo "Set-up comes first, once: torch and others, 2.4 GB; two to five minutes, by the network."
-	@echo "The demo takes about half a minute the first time, ten seconds later."
+	@echo "The demo takes about 30 seconds the first time, 10 later."
 
 demo: times setup
 	$(BIN)/alive demo

@@ -103,7 +103,7 @@ def test_an_interrupted_demo_goes_on_and_repeats_nothing(alive, monkeypatch):
     assert code == 0
     assert len(trained) == 4
     assert out.splitlines()[-1] == "alive-demo/results.json"
-    assert "6 networks: about ten seconds" in err
+    assert "6 networks: about 10 seconds" in err
 
 
 def test_summaries_are_means_with_sample_deviations(rows):
