@@ -154,7 +154,7 @@ def test_main_axes_keep_distances_of_what_is_flat():
     np.testing.assert_allclose(distances(main_axes(turned)), distances(flat), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["001-T1", "001-Fig12", "depth-record", "atlas"])
+@pytest.mark.parametrize("name", ["001-T1", "001-Fig12", "depth-record", "atlas", "demo"])
 def test_the_pictures_of_networks_that_were_kept(name, tmp_path):
     """Each experiment at a tiny size, from training to page."""
     experiment = EXPERIMENTS[name]

@@ -24,7 +24,7 @@ EXPERIMENTS = (
     *("002-Fig1", "002-Fig2", "002-Fig3", "002-Fig4", "002-Fig5", "002-T2"),
     "003-T2",
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
-    *("depth-record", "atlas"),
+    *("depth-record", "atlas", "demo"),
 )
 PATIENTS = (
     *("thin-deep", "born-dead", "deep-conv", "deep-text", "deep-regression", "deep-gelu"),

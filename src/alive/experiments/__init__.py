@@ -5,7 +5,7 @@ from .atlas import ATLAS
 from .cell import Cell, Row
 from .cures import FIG3_004, FIG4_004
 from .depth import DEPTH_RECORD
-from .fifty import FIG9, FIG12, TABLE1
+from .fifty import DEMO, FIG9, FIG12, TABLE1
 from .grids import FIG1, FIG2_004, FIG4, FIG5
 from .images import FIG2_001, FIG3_001, TABLE1_004
 from .skips import FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002
@@ -20,7 +20,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *(FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002),
         TABLE2_003,
         *(TABLE1_004, FIG2_004, FIG3_004, FIG4_004),
-        *(DEPTH_RECORD, ATLAS),
+        *(DEPTH_RECORD, ATLAS, DEMO),
     )
 }
 

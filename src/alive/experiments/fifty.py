@@ -1,4 +1,4 @@
-"""The 50x4 network of 001 on MOONS, looked into: Table 1 with Figures 6 to 11, and the long run of Figure 12."""
+"""The 50x4 network of 001 on MOONS: Table 1 with Figures 6 to 11, the long run of Figure 12, and the demo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..train.fleet import Member
 from .cell import Cell, Row
-from .measure import CHANCE, best_accuracy, mean, where
+from .measure import CHANCE, best_accuracy, mean, share, where
 from .spec import Claim, Experiment, Figure, Grid, Measure, Measured
 
 DEPTH, WIDTH = 50, 4
@@ -206,5 +206,50 @@ FIG12 = Experiment(
     figures=(
         Figure("traces", "traces", "Cross-entropy, weighted penalty and training accuracy over epochs, first seed"),
         Figure("decisions", "decisions", "What the network decides at chosen epochs, first seed"),
+    ),
+)
+
+
+def _six_ways(scale: str, architecture: str, seed: int) -> list[Cell]:
+    """Table 1, and the plain network from the mirrored start, which needs smaller steps."""
+    mirrored = Member(DEPTH, WIDTH, "ReLU", seed, init="mirrored", lr=0.001)
+    return [*_table(scale, architecture, seed), Cell(mirrored, keep_network=True)]
+
+
+def above_chance(row: Row) -> bool:
+    """Whether the network was ever better than naming the larger class."""
+    return row.best_train > CHANCE + 1e-6
+
+
+DEMO = Experiment(
+    name="demo",
+    title="The 50x4 network six ways: Table 1 of 001, and the mirrored start",
+    paper="ours",
+    grid=_six_ways,
+    claims=(
+        Claim(
+            "relu-stays-at-chance",
+            "The plain network never leaves chance: share of seeds above it, ReLU",
+            share(where("ReLU"), above_chance),
+            band=(0, 0),
+        ),
+        Claim(
+            "penalty-lifts-it",
+            "With the penalty on units and points it does: share of seeds above chance, Sep-UP",
+            share(where("Sep-UP"), above_chance),
+            band=(0.8, 1),
+        ),
+        Claim(
+            "mirrored-learns-all",
+            "The mirrored start needs no penalty: share of seeds that learn every training point",
+            share(where("ReLU, mirrored"), lambda row: row.best_train == 1.0),
+            band=(0.9, 1),
+        ),
+    ),
+    figures=(
+        Figure(
+            "decision-maps", "decisions", "What each network decides over the plane after its last epoch, first seed"
+        ),
+        Figure("alive-over-time", "lives", "Who was alive while each network trained, first seed"),
     ),
 )

@@ -17,7 +17,8 @@ from ..experiments.papers import PAPERS
 from ..files import write_atomically
 from .curves import curves, learning
 from .heat import heat
-from .inside import activations, decisions, layers, traces
+from .inside import activations, layers, traces
+from .moons import decisions, lives
 from .winners import winners
 
 PAGE = "index.html"
@@ -26,6 +27,7 @@ DRAW: Mapping[str, Callable[[Sequence[Row], Path], None]] = MappingProxyType(
         "heat": heat,
         "activations": activations,
         "decisions": decisions,
+        "lives": lives,
         "traces": traces,
         "layers": layers,
         "winners": winners,

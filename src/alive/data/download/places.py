@@ -6,8 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from ..errors import AliveError
-from .catalogue import ImageSet
+from ...errors import AliveError
+from ..catalogue import ImageSet
 
 SETTING = "ALIVE_DATA"
 CACHES = {"win32": ("AppData", "Local"), "darwin": ("Library", "Caches")}  # below the user's home

@@ -6,14 +6,14 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from ..errors import AliveError, expect_one_of
+from ...errors import AliveError, expect_one_of
+from ..catalogue import CATALOGUE, File, ImageSet
+from ..idx import gunzipped, uncompressed
+from ..image_sets import opened
+from ..parquet import expect_packages
+from ..record import Data
 from . import places
-from .catalogue import CATALOGUE, File, ImageSet
 from .fetch import TRIES, Report, fetch
-from .idx import gunzipped, uncompressed
-from .image_sets import opened
-from .parquet import expect_packages
-from .record import Data
 from .take import take
 
 ELSEWHERE = f"Choose a folder with --into, or let {places.SETTING} name one"

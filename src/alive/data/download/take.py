@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import AliveError
-from .catalogue import ImageSet
+from ...errors import AliveError
+from ..catalogue import ImageSet
 from .places import present
 
 AR = b"!<arch>\n"

@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from ..errors import AliveError
+from ...errors import AliveError
 
 CHUNK = 1 << 16
 TIMEOUT = 30.0
