@@ -16,7 +16,7 @@ from ..diagnosis import Tally, census
 from ..nn import Rectangular
 from ..penalties import Jumpstart
 from ..report import Panel
-from ..train import Row, Settings, logits_of, train
+from ..train import Epoch, Settings, logits_of, train
 
 DEPTH, WIDTH, EPOCHS, WEIGHT, FIRST_SEED = 50, 4, 1000, 1e-4, 10
 TRACES = 100  # how often in a run the units and points are counted
@@ -116,7 +116,7 @@ def train_one(job: Job, tick: Callable[[int], None] = lambda epoch: None) -> Out
         settings = Settings(epochs=job.epochs, lr=method.lr, seed=job.seed)
         result = train(model, data, settings, keep=attached, on_epoch=count)
     found = census(model, data.train_x)
-    last = result.last or Row(0, float("nan"), 0.0, CHANCE, 0.0)
+    last = result.last or Epoch(0, float("nan"), 0.0, CHANCE, 0.0)
     return Outcome(
         method.name,
         job.seed,
@@ -131,7 +131,7 @@ def train_one(job: Job, tick: Callable[[int], None] = lambda epoch: None) -> Out
 
 
 def _panel(
-    method: Method, model: torch.nn.Module, data: Data, trace: Sequence[tuple[int, Tally, Tally]], rows: Sequence[Row]
+    method: Method, model: torch.nn.Module, data: Data, trace: Sequence[tuple[int, Tally, Tally]], rows: Sequence[Epoch]
 ) -> Panel:
     """What is drawn of one network."""
     low, high = data.train_x.amin(0) - 0.1, data.train_x.amax(0) + 0.1
