@@ -18,11 +18,11 @@ from alive.report.heat import _better, ink, means, seeds_of
 from alive.report.inside import _frame, layers_of, main_axes
 from alive.report.page import DRAW, Judged, Part, judge, write_report
 from alive.train import Net
-from alive.train.fleet import FleetRow, Member, train_fleet
+from alive.train.fleet import EpochHealth, Member, train_fleet
 
 
 def planted(cell, best):
-    last = FleetRow(9, 0.1, 0.0, best, best, 0, 0, 0)
+    last = EpochHealth(9, 0.1, 0.0, best, best, 0, 0, 0)
     return Row(cell, best, best, last, None, {"epoch": [0.0, 9.0], "train_accuracy": [0.5, best]})
 
 

@@ -11,7 +11,7 @@ from ..train import Net, Settings
 from ..train.net import Options
 from .cell import Cell, Row
 from .images import POINTS, TEST_POINTS
-from .measure import Place, mean, place
+from .measure import Spot, mean, spot
 from .spec import Claim, Experiment, Figure, Grid, Measure, Measured
 
 CURES: tuple[tuple[str, Options | None], ...] = (
@@ -59,13 +59,13 @@ def _grid(data: str, depths: Sequence[int], widths: Sequence[int], quick: tuple[
     return grid
 
 
-def _best_cure(rows: Sequence[Row]) -> dict[Place, tuple[float, float]]:
+def _best_cure(rows: Sequence[Row]) -> dict[Spot, tuple[float, float]]:
     """For every depth, width, rate and seed the best validation accuracy without a penalty, and with the best one."""
-    found: dict[Place, tuple[float, float]] = {}
+    found: dict[Spot, tuple[float, float]] = {}
     for row in rows:
-        plain, cured = found.get(place(row), (0.0, 0.0))
+        plain, cured = found.get(spot(row), (0.0, 0.0))
         value = row.best_test or 0.0
-        found[place(row)] = (max(plain, value), cured) if row.cell.label == "ReLU" else (plain, max(cured, value))
+        found[spot(row)] = (max(plain, value), cured) if row.cell.label == "ReLU" else (plain, max(cured, value))
     return found
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from ..experiments import Cell
-from .load import Load, cost_of
-from .progress import Bar
+from ...experiments import Cell
+from ..progress import Bar
+from ..work import cost_of
+from .worker import Job
 
 
 class Board:
@@ -25,21 +26,21 @@ class Board:
         self._answer: Any = None
         self._epochs = 0
 
-    def show(self, wanted: dict[str, Cell], done: set[str], flying: Iterable[Load]) -> None:
+    def show(self, wanted: dict[str, Cell], done: set[str], flying: Iterable[Job]) -> None:
         """What is stored, and the parts of what is under way."""
         self._read()
-        parts = [(load, self._parts.get(load.number, 0.0)) for load in flying]
+        parts = [(job, self._parts.get(job.number, 0.0)) for job in flying]
         self._bar.begin(len(wanted), cost_of(wanted.values()), cost_of(wanted[key] for key in done), len(done))
-        epochs = sum(load.epochs * part for load, part in parts)
+        epochs = sum(job.epochs * part for job, part in parts)
         if parts:
-            self._bar.within(sum(load.cost * part for load, part in parts), 0, self._rate(epochs))
+            self._bar.within(sum(job.cost * part for job, part in parts), 0, self._rate(epochs))
 
     def _rate(self, epochs: float) -> float:
         return (self._epochs + epochs) / max(1e-9, time.monotonic() - self._begun)
 
-    def count(self, load: Load) -> None:
+    def count(self, job: Job) -> None:
         """A task has come home: its epochs are done."""
-        self._epochs += load.epochs
+        self._epochs += job.epochs
 
     def _read(self) -> None:
         """Take an answer if there is one, and ask again: the run never waits for the post."""

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-from ..errors import AliveError
-from .place import cores
+from ...errors import AliveError
+from ..machine import cores
 
 KNOCK = 5.0  # seconds in which the address must answer
 AGAIN = 1.0  # seconds in which a head that is at work must answer, and between two calls

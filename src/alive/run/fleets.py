@@ -23,7 +23,7 @@ def next_fleet(cells: Iterable[Cell], threads: int) -> list[Cell]:
     ahead = sorted(cells, key=lambda cell: -cell.cost)
     fleet: list[Cell] = []
     for cell in ahead:
-        if _points(cell) != _points(ahead[0]):
+        if _shared(cell) != _shared(ahead[0]):
             continue
         full = len(fleet) >= threads * FLEET_SIZE or sum(c.cost for c in fleet) + cell.cost > threads * FLEET_COST
         if full and len(fleet) >= threads:
@@ -32,6 +32,6 @@ def next_fleet(cells: Iterable[Cell], threads: int) -> list[Cell]:
     return fleet
 
 
-def _points(cell: Cell) -> tuple[object, ...]:
-    """All that decides which points a cell is trained and tested on: a fleet has one data set."""
-    return cell.data, cell.points, cell.test_points, cell.unscaled
+def _shared(cell: Cell) -> tuple[object, ...]:
+    """The engine, and all that decides which points a cell is trained and tested on: a fleet has one data set."""
+    return cell.member.engine, cell.data, cell.points, cell.test_points, cell.unscaled

@@ -10,18 +10,17 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from ..errors import AliveError, expect
-from ..experiments import Cell
-from ..train.fleet import Member
+from ...errors import AliveError, expect
+from ...experiments import Cell
+from ..fleets import next_fleet
+from ..heart import heart
+from ..machine import versions
+from ..owner import Owner
+from ..progress import Bar
+from ..store import Store
 from .board import Board
-from .heart import heart
 from .join import Head, joined
-from .load import Done, Load, train
-from .owner import Owner
-from .place import versions
-from .plan import next_fleet
-from .progress import Bar
-from .store import Store
+from .worker import Done, Job, train
 
 LOOK = 0.5  # seconds between two looks at the cluster
 WAITING = 2  # tasks beyond the cores: no core waits for the driver, and a cluster that can grow sees that it should
@@ -71,7 +70,7 @@ class _Driver:
         self._ray, self._wanted, self._store, self._threads = ray, wanted, store, threads
         self._owner, self._trained, self._number = Owner.me(), 0, 0
         self._train = ray.remote(num_cpus=1, max_retries=0)(train)  # who died is counted here
-        self._flying: dict[Any, Load] = {}
+        self._flying: dict[Any, Job] = {}
         self._board = None if bar is None else Board(ray, bar)
         self._wet = time.monotonic()  # when the cluster last had a core
 
@@ -98,7 +97,7 @@ class _Driver:
 
     def _launch(self, ahead: Sequence[Cell]) -> None:
         """Claim and send off as much as the cluster takes."""
-        room, flying = self._room(), {cell.key for load in self._flying.values() for cell in load.cells}
+        room, flying = self._room(), {cell.key for job in self._flying.values() for cell in job.cells}
         left = [cell for cell in ahead if cell.key not in flying]
         for _ in range(room):
             if not left:
@@ -125,8 +124,8 @@ class _Driver:
 
     def _send(self, cells: tuple[Cell, ...], deaths: int = 0) -> None:
         self._number += 1
-        load = Load(cells, self._number, deaths)
-        self._flying[self._train.remote(load, self._board and self._board.post)] = load
+        job = Job(cells, self._number, deaths)
+        self._flying[self._train.remote(job, self._board and self._board.post)] = job
 
     def _land(self, patience: float) -> None:
         """Write what has come home, the first of it at once."""
@@ -135,38 +134,38 @@ class _Driver:
             return
         ready, _ = self._ray.wait(list(self._flying), num_returns=1, timeout=patience)
         for home in ready:
-            load = self._flying.pop(home)
+            job = self._flying.pop(home)
             try:
                 done = self._ray.get(home)
             except self._ray.exceptions.RayTaskError as error:
                 raise _unwrapped(error) from None
             except self._ray.exceptions.RayError as error:  # its worker died, or its node, or the rows on their way
-                self._again(load, error)
+                self._again(job, error)
             else:
-                self._write(load, done)
+                self._write(job, done)
         self._show()
 
-    def _write(self, load: Load, done: Done) -> None:
+    def _write(self, job: Job, done: Done) -> None:
         if done.versions != versions():
             other = [f"{name} {got}" for name, got in done.versions.items() if got != versions().get(name)]
             raise AliveError(
                 f"a worker has {', '.join(other)}, unlike this process; its rows are left out",
                 "Install the same versions on every node",
             )
-        self._store.write(done.rows, seconds=done.seconds / len(load.cells), on=done.hardware)
+        self._store.write(done.rows, seconds=done.seconds / len(job.cells), on=done.hardware)
         self._trained += len(done.rows)
         if self._board is not None:
-            self._board.count(load)
+            self._board.count(job)
 
-    def _again(self, load: Load, error: Exception) -> None:
+    def _again(self, job: Job, error: Exception) -> None:
         """Send the cells of a dead worker to another, some times."""
-        if load.deaths + 1 < DEATHS:
-            self._send(load.cells, load.deaths + 1)
+        if job.deaths + 1 < DEATHS:
+            self._send(job.cells, job.deaths + 1)
             return
         memory = isinstance(error, self._ray.exceptions.OutOfMemoryError)
         why = "ran out of memory" if memory else f"died ({type(error).__name__}), likely for want of memory,"
         raise AliveError(
-            f"{DEATHS} workers {why} while they trained {load}; finished rows are kept",
+            f"{DEATHS} workers {why} while they trained {job}; finished rows are kept",
             "Ask for fewer --threads, a smaller scale or nodes with more memory, and run again",
         )
 
@@ -184,8 +183,8 @@ class _Driver:
 
 def _group(cells: Sequence[Cell]) -> list[Cell]:
     """A fleet for one core; once there are no more, the costliest net."""
-    members = [cell for cell in cells if isinstance(cell.member, Member)]
-    return next_fleet(members, threads=1) if members else [max(cells, key=lambda cell: cell.cost)]
+    together = [cell for cell in cells if cell.engine.together]
+    return next_fleet(together, threads=1) if together else [max(cells, key=lambda cell: cell.cost)]
 
 
 def _unwrapped(error: Any) -> BaseException:
