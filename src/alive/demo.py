@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.table import Table
 
 from .experiments import Measured, Row
-from .experiments.fifty import DEMO, PUBLISHED, above_chance
 from .experiments.measure import mean
+from .experiments.p001_separation.fifty import DEMO, PUBLISHED, above_chance
 from .files import expect_writable, write_atomically
 from .report.moons import NOTES, decisions, lives
 

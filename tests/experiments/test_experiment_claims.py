@@ -7,10 +7,10 @@ import pytest
 
 from alive.errors import AliveError
 from alive.experiments import EXPERIMENTS, Cell, Claim, Row
-from alive.experiments.atlas import standings, winners
-from alive.experiments.fifty import _falls_of
-from alive.experiments.layers import layer_work, passing
 from alive.experiments.measure import count, deepest, deepest_ratio, lead, share, trains, where, wins, worst_accuracy
+from alive.experiments.ours.atlas import standings, winners
+from alive.experiments.ours.layer_work import layer_work, passing
+from alive.experiments.p001_separation.fifty import _falls_of
 from alive.nn import Rectangular
 from alive.report.winners import wins as wins_of
 from alive.train.fleet import EpochHealth, Member

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..experiments import Row
-from ..experiments.images import learnt
+from ..experiments.keras_grids import learnt
 from ..experiments.measure import trains
 from .save import save_figure
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from ..data import DATA
 from ..experiments import Row
-from ..experiments.layers import layer_work
+from ..experiments.ours.layer_work import layer_work
 from .moons import CLASSES, first_seed
 from .save import save_figure
 

@@ -1,33 +1,13 @@
-"""The heat maps of 001 and 004: which networks learn MOONS (001-Fig1, 001-Fig4, 001-Fig5, 004-Fig2)."""
+"""The heat maps on MOONS of 001: which networks learn (001-Fig1, 001-Fig4, 001-Fig5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from ...train.fleet import Fade, Member
+from ..measure import CHANCE, best_accuracy, deepest, lead, share, trains, where
+from ..moons_grids import BOTH, HEAT, SAME_AT_3, Make, grid_of, plain
+from ..spec import Claim, Experiment, Figure
 
-from ..train.fleet import Fade, Member
-from .cell import Cell
-from .measure import CHANCE, best_accuracy, deepest, deepest_ratio, lead, share, trains, where
-from .spec import Claim, Experiment, Figure, Grid
-
-WIDTHS = (1, 2, 3, 4, 5, 10, 15, 20, 25)
-DEPTHS_001 = (1, *range(10, 121, 10))
-DEPTHS_004 = (*range(1, 6), *range(10, 51, 5), *range(60, 151, 10))
-QUICK_WIDTHS, QUICK_DEPTHS = (1, 3, 5, 10, 25), (1, 10, 20, 30, 40, 60, 80, 100)
-EPOCHS, QUICK_EPOCHS = 5000, 2000
-BOTH = ("dense", "keras_same")
-HEAT = "Mean over seeds of the best accuracy; in each cell how many seeds train"
-SAME_AT_3 = (
-    "The published maps came from a convolution over two positions (keras_same), with which width 3 trains to about "
-    "60; dense networks of width 3 often stop just below our bar of .95"
-)
-Make = Callable[[int, int, int, str], Member]  # (depth, width, seed, architecture) -> member
-
-
-def _plain(method: str, epochs: int) -> Make:
-    """A network as the papers trained it: Adam at 0.01, all points a step, Glorot, weight 1e-4."""
-    return lambda depth, width, seed, architecture: Member(
-        depth, width, method, seed, epochs=epochs, architecture=architecture
-    )
+DEPTHS = (1, *range(10, 121, 10))
 
 
 def _zero(epochs: int) -> Make:
@@ -46,24 +26,11 @@ def _zero(epochs: int) -> Make:
     )
 
 
-def _grid(depths: Sequence[int], makes: Callable[[int], Sequence[Make]]) -> Grid:
-    def grid(scale: str, architecture: str, seed: int) -> list[Cell]:
-        full = scale == "paper"
-        return [
-            Cell(make(depth, width, seed, architecture))
-            for make in makes(EPOCHS if full else QUICK_EPOCHS)
-            for depth in (depths if full else QUICK_DEPTHS)
-            for width in (WIDTHS if full else QUICK_WIDTHS)
-        ]
-
-    return grid
-
-
 FIG1 = Experiment(
     name="001-Fig1",
     title="Which networks learn MOONS: ReLU, batch norm, separation constraints",
     paper="001 Separation constraints, Figure 1",
-    grid=_grid(DEPTHS_001, lambda epochs: [_plain(method, epochs) for method in ("ReLU", "ReLU+BN", "Sep-UP")]),
+    grid=grid_of(DEPTHS, lambda epochs: [plain(method, epochs) for method in ("ReLU", "ReLU+BN", "Sep-UP")]),
     claims=(
         Claim(
             "sep-up-width-3",
@@ -117,7 +84,7 @@ FIG4 = Experiment(
     name="001-Fig4",
     title="Learning from zero weights, with separation constraints and fading dropout",
     paper="001 Separation constraints, Figure 4",
-    grid=_grid(DEPTHS_001, lambda epochs: [_zero(epochs)]),
+    grid=grid_of(DEPTHS, lambda epochs: [_zero(epochs)]),
     claims=(
         Claim(
             "zero-width-25",
@@ -145,7 +112,7 @@ FIG5 = Experiment(
     name="001-Fig5",
     title="Unit constraints alone, point constraints alone",
     paper="001 Separation constraints, Figure 5",
-    grid=_grid(DEPTHS_001, lambda epochs: [_plain(method, epochs) for method in ("Sep-U", "Sep-P")]),
+    grid=grid_of(DEPTHS, lambda epochs: [plain(method, epochs) for method in ("Sep-U", "Sep-P")]),
     claims=(
         Claim(
             "sep-u-120x1",
@@ -160,60 +127,6 @@ FIG5 = Experiment(
             band=(30, 50),
             published=40,
             why="With keras_same, the network of the published maps, it is about 40; between seeds it varies widely",
-        ),
-    ),
-    figures=(Figure("heat", "heat", HEAT),),
-    architectures=BOTH,
-)
-
-FIG2_004 = Experiment(
-    name="004-Fig2",
-    title="How deep a network of each width can be trained, with and without Jumpstart",
-    paper="004 Jumpstart, Figure 2",
-    grid=_grid(DEPTHS_004, lambda epochs: [_plain(method, epochs) for method in ("ReLU", "Sep-UP")]),
-    claims=(
-        Claim(
-            "width-3-jumpstart",
-            "With Jumpstart, width 3 trains to depth 60",
-            deepest(where("Sep-UP", widths=(3,))),
-            band=(50, 70),
-            published=60,
-            why=SAME_AT_3,
-        ),
-        Claim(
-            "width-3-baseline",
-            "Without, width 3 trains to depth 10",
-            deepest(where("ReLU", widths=(3,))),
-            band=(5, 15),
-            published=10,
-            why="Dense networks of width 3 seldom pass our bar of .95, however shallow",
-        ),
-        Claim(
-            "width-25-jumpstart",
-            "With Jumpstart, width 25 trains to depth 100",
-            deepest(where("Sep-UP", widths=(25,))),
-            band=(90, 110),
-            published=100,
-        ),
-        Claim(
-            "width-25-baseline",
-            "Without, width 25 trains to depth 30",
-            deepest(where("ReLU", widths=(25,))),
-            band=(20, 40),
-            published=30,
-        ),
-        Claim(
-            "five-fold",
-            "Jumpstart makes the trainable depth about five times larger (mean over widths from 3)",
-            deepest_ratio("Sep-UP", "ReLU", widths=WIDTHS[2:]),
-            band=(3, 8),
-            published=5,
-        ),
-        Claim(
-            "more-train",
-            "More networks of the grid train with Jumpstart: its lead in best training accuracy over all of them",
-            lead(where("Sep-UP"), where("ReLU")),
-            band=(0.02, 0.5),
         ),
     ),
     figures=(Figure("heat", "heat", HEAT),),

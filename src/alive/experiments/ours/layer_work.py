@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..data import DATA
-from ..train.fleet.arena import Floats, Weights, views, weight_shapes
-from .cell import Row
+from ...data import DATA
+from ...train.fleet.arena import Floats, Weights, views, weight_shapes
+from ..cell import Row
 
 LOSS = 0.01  # of accuracy that may be lost by leaving layers out
 

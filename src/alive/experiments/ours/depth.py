@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..train.fleet import LrSchedule, Member
-from .cell import Cell, Row
-from .layers import layer_work
-from .measure import mean, share
-from .spec import Claim, Experiment, Figure, Measure, Measured
+from ...train.fleet import LrSchedule, Member
+from ..cell import Cell, Row
+from ..measure import mean, share
+from ..spec import Claim, Experiment, Figure, Measure, Measured
+from .layer_work import layer_work
 
 DEPTHS, QUICK_DEPTHS = (100, 300, 1000, 3000, 10_000), (100, 300, 1000)
 WIDTH = 4

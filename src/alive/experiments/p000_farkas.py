@@ -9,7 +9,7 @@ from ..data import Augment
 from ..train import LrSchedule, Net, Settings
 from ..train.net import Options
 from .cell import Cell
-from .images import learnt
+from .keras_grids import learnt
 from .measure import Where, best_accuracy, error_percent, share, where
 from .spec import Claim, Experiment, Figure, Measure
 

@@ -6,8 +6,8 @@ from ..data import Augment
 from ..train import LrSchedule, Net, Settings
 from .cell import Cell
 from .measure import Where, best_accuracy, error_percent, where
+from .p000_farkas import LEARNING
 from .spec import Claim, Experiment, Figure
-from .staged import LEARNING
 
 PAPER = Settings(
     epochs=154,  # 60,000 steps of 128; the paper names none, and has its peak at about 50,000

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..train.fleet import Member
-from .cell import Cell, Row
-from .measure import CHANCE, best_accuracy, mean, share, where
-from .spec import Claim, Experiment, Figure, Grid, Measure, Measured
+from ...train.fleet import Member
+from ..cell import Cell, Row
+from ..measure import CHANCE, best_accuracy, mean, share, where
+from ..spec import Claim, Experiment, Figure, Grid, Measure, Measured
 
 DEPTH, WIDTH = 50, 4
 PUBLISHED = {  # best training and validation accuracy, Table 1

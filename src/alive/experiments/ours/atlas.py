@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..train.fleet import METHODS, Fade, Member
-from .cell import Cell, Row
-from .measure import mean
-from .spec import Claim, Experiment, Figure, Measure, Measured
+from ...train.fleet import METHODS, Fade, Member
+from ..cell import Cell, Row
+from ..measure import mean
+from ..spec import Claim, Experiment, Figure, Measure, Measured
 
 DEPTHS, QUICK_DEPTHS = (2, 5, 10, 20, 50, 100, 200), (5, 20, 50, 100)
 WIDTHS, QUICK_WIDTHS = (2, 4, 10, 25), (2, 4, 10)
