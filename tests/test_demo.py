@@ -94,11 +94,11 @@ def test_an_interrupted_demo_goes_on_and_repeats_nothing(alive, monkeypatch):
         trained.extend(members)
         return train_fleet(members, data, **options)
 
-    monkeypatch.setattr("alive.run.local.train_fleet", pull_the_plug)
+    monkeypatch.setattr("alive.train.engines.train_fleet", pull_the_plug)
     code, out, err = alive("demo", "--threads", 2)
     assert (code, out) == (130, "")
     assert "the same command goes on from there" in err
-    monkeypatch.setattr("alive.run.local.train_fleet", count)
+    monkeypatch.setattr("alive.train.engines.train_fleet", count)
     code, out, err = alive("demo")
     assert code == 0
     assert len(trained) == 4
