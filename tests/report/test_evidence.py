@@ -16,10 +16,10 @@ from alive.experiments import EXPERIMENTS, Cell, Claim, Experiment, Measured, Ro
 from alive.experiments.elsewhere import ELSEWHERE
 from alive.experiments.papers import PAPERS
 from alive.experiments.recorded import Book, Made, Recorded
+from alive.experiments.verdicts import Part
 from alive.report import ledger
 from alive.report.evidence import summary, write_evidence
 from alive.report.ledger import Source, anchor, book_of, results_of, sections
-from alive.report.page import Part
 from alive.train.fleet import EpochHealth, Member
 
 ROOT = Path(__file__).parents[2]

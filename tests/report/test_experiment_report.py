@@ -13,10 +13,11 @@ import torch
 from alive.data import moons
 from alive.experiments import EXPERIMENTS, Cell, Row
 from alive.experiments.spec import KINDS
+from alive.experiments.verdicts import Judged, Part, judge
 from alive.report.curves import learning
 from alive.report.heat import _better, ink, means, seeds_of
 from alive.report.inside import _frame, layers_of, main_axes
-from alive.report.page import DRAW, Judged, Part, judge, write_report
+from alive.report.page import DRAW, write_report
 from alive.train import Net
 from alive.train.fleet import EpochHealth, Member, train_fleet
 
