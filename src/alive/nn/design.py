@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...errors import AliveError, expect, expect_one_of, near
+from ..errors import AliveError, expect, expect_one_of, near
 
 Block = Literal["basic", "bottleneck"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Design:
     """Blocks a stage, width of the first stage, kind of block, and the stem before them.
 
     The "small" stem is a 3x3 convolution as wide as the first stage; the "large" one 7x7 with stride 2, 64 wide, and a
     3x3 max pool with stride 2.
 
     >>> PRESETS["34"]
-    Plan(stages=(5, 5, 5), base=16, block='basic', stem='small')
+    Design(stages=(5, 5, 5), base=16, block='basic', stem='small')
     """
 
     stages: tuple[int, ...]
@@ -48,15 +48,15 @@ class Plan:
         stages: tuple[int, ...] | list[int] | None = None,
         base: int | None = None,
         block: Block | None = None,
-    ) -> Plan:
+    ) -> Design:
         """Take a preset, with whatever else is asked in its place."""
         expect_one_of("preset", preset, PRESETS)
-        plan = PRESETS[preset]
+        design = PRESETS[preset]
         return replace(
-            plan,
-            stages=plan.stages if stages is None else tuple(stages),
-            base=plan.base if base is None else base,
-            block=block or plan.block,
+            design,
+            stages=design.stages if stages is None else tuple(stages),
+            base=design.base if base is None else base,
+            block=block or design.block,
         )
 
     @property
@@ -87,13 +87,13 @@ class Plan:
 
 # 18 to 101 are the authors' FarkasNets for 32x32 images. `authors18` is their ResNet18, which has other stages than
 # their FarkasNet18. The wide ones are the usual residual networks for 224x224 images.
-PRESETS: dict[str, Plan] = {
-    "18": Plan((3, 3, 3), 16),
-    "34": Plan((5, 5, 5), 16),
-    "50": Plan((3, 4, 6, 3), 64, "bottleneck"),
-    "101": Plan((3, 4, 23, 3), 64, "bottleneck"),
-    "authors18": Plan((2, 2, 2, 2), 16),
-    "imagenet50": Plan((3, 4, 6, 3), 256, "bottleneck", "large"),
-    "imagenet101": Plan((3, 4, 23, 3), 256, "bottleneck", "large"),
-    "imagenet152": Plan((3, 8, 36, 3), 256, "bottleneck", "large"),
+PRESETS: dict[str, Design] = {
+    "18": Design((3, 3, 3), 16),
+    "34": Design((5, 5, 5), 16),
+    "50": Design((3, 4, 6, 3), 64, "bottleneck"),
+    "101": Design((3, 4, 23, 3), 64, "bottleneck"),
+    "authors18": Design((2, 2, 2, 2), 16),
+    "imagenet50": Design((3, 4, 6, 3), 256, "bottleneck", "large"),
+    "imagenet101": Design((3, 4, 23, 3), 256, "bottleneck", "large"),
+    "imagenet152": Design((3, 8, 36, 3), 256, "bottleneck", "large"),
 }
