@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from ..errors import AliveError, expect_one_of
-from ..functional import AGGREGATES, Activation, Separation, Slacks, aggregate, fused, ranks, separation
+from ..functional import AGGREGATES, Activation, Separation, Slacks, aggregate, fused, parts, separation
+from ..functional.parts import Part
 from ..provenance import Scattered
 from ..taps import Call, Output, Tap, Taps, bare, watchers, without_activations
-from . import reducer
+from ..world import Group, world_size
+from . import collective, reducer
 from .layer import Layer, arranged
 from .passes import Passes
 from .schedule import Schedule
@@ -74,7 +76,7 @@ class Jumpstart:
         activations: Mapping[type[nn.Module], Activation] | None = None,
         outputs: Mapping[type[nn.Module], Output] | None = None,
         across_ranks: bool = True,
-        process_group: ranks.Group = None,
+        process_group: Group = None,
         **unknown: Never,
     ) -> None:
         for option in unknown:
@@ -95,7 +97,7 @@ class Jumpstart:
         self._local: Separation | None = self.rule  # the rest
         self._passes = Passes()
         self._slacks: list[Slacks] = []  # of the pass that runs, as are the parts
-        self._parts: list[ranks.Part] = []
+        self._parts: list[Part] = []
         self._taps_of: tuple[list[str], list[str]] = ([], [])  # the names of their taps
         self._later: list[tuple[str, str, str]] = []  # what to warn of at the end of the pass: tap, kind, text
         self._joint = 0  # penalties that were taken over all ranks
@@ -130,13 +132,13 @@ class Jumpstart:
         if told:
             self._warn("sent", told)
         layers = [slacks for run in runs for slacks in run.slacks]
-        parts = [part for run in runs for part in run.parts]
+        shared = [part for run in runs for part in run.parts]
         if runs and not layers:
             raise without_activations(self._model, self._taps.passed_over)
-        if not any(layers) and not parts:
+        if not any(layers) and not shared:
             return torch.zeros((), device=next(self._root.parameters(), torch.empty(0)).device)
         alone = self._local is self.rule
-        total = aggregate(layers, self._aggregate) if alone else self._over_ranks(parts, layers)
+        total = aggregate(layers, self._aggregate) if alone else self._over_ranks(shared, layers)
         reducer.show(self._searching, [output for run in runs for output in run.outputs], total)
         return self.weight * total
 
@@ -147,8 +149,8 @@ class Jumpstart:
         self._recording = self._passes.begin(trains=self._root.training and torch.is_grad_enabled())
         self._slacks, self._parts = self._passes.run.slacks, self._passes.run.parts
         self._taps_of, self._later = ([], []), []
-        together = self._across_ranks and ranks.world_size(self._group) > 1
-        self._shared, self._local = ranks.divided(self.rule) if together else (None, self.rule)
+        together = self._across_ranks and world_size(self._group) > 1
+        self._shared, self._local = parts.divided(self.rule) if together else (None, self.rule)
         if len(self._passes.kept) == UNREAD:
             self._warn("unread", f"{UNREAD} forward passes and no penalty(): each keeps its graph; read it or detach()")
 
@@ -234,15 +236,15 @@ class Jumpstart:
             )
             self._later.append((layer.name, text, text))
         elif rule is not None:
-            self._parts.append(ranks.measure(layer.z, rule, cutoff=layer.cutoff, **layer.where))
+            self._parts.append(parts.measure(layer.z, rule, cutoff=layer.cutoff, **layer.where))
             self._taps_of[1].append(layer.name)
 
-    def _over_ranks(self, parts: list[ranks.Part], layers: list[Slacks]) -> Tensor:
+    def _over_ranks(self, shared: list[Part], layers: list[Slacks]) -> Tensor:
         self._joint += 1
         if self._joint & (self._joint - 1) == 0:  # at first, and ever more rarely
-            device = parts[0].ends.device if parts else next(iter(next(filter(None, layers)).values())).device
-            ranks.expect_same(parts, ranks.fingerprint(self._weights(), device), self._group)
-        return ranks.aggregate(parts, layers, self.rule, how=self._aggregate, group=self._group)
+            device = shared[0].ends.device if shared else next(iter(next(filter(None, layers)).values())).device
+            collective.expect_same(shared, collective.fingerprint(self._weights(), device), self._group)
+        return collective.aggregate(shared, layers, self.rule, how=self._aggregate, group=self._group)
 
     def _weights(self) -> list[nn.Parameter]:
         """The parameters that all ranks ought to share."""
