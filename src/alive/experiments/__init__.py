@@ -1,5 +1,6 @@
 """Every figure and table of the papers, and ours, as frozen records: grids, claims, figures. Nothing here runs."""
 
+from ..registry import Registry
 from .all_conv import TABLE2_003
 from .atlas import ATLAS
 from .cell import Cell, Row
@@ -12,7 +13,7 @@ from .skips import FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002
 from .spec import SCALES, Claim, Experiment, Figure, Measured
 from .staged import FIG5_000, TABLE1_000, TABLE2_000, TABLE4_000
 
-EXPERIMENTS: dict[str, Experiment] = {
+_OWN = {
     experiment.name: experiment
     for experiment in (
         *(TABLE1_000, TABLE2_000, TABLE4_000, FIG5_000),
@@ -23,5 +24,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         *(DEPTH_RECORD, ATLAS),
     )
 }
+
+
+def _fault(name: str, thing: object) -> str:
+    if not isinstance(thing, Experiment):
+        return f"it is {type(thing).__name__}, not an alive.experiments.Experiment"
+    return "" if thing.name == name else f"it calls itself {thing.name!r}"
+
+
+EXPERIMENTS: Registry[Experiment] = Registry("alive.experiments", "experiment", _OWN, fault=_fault)
 
 __all__ = ["EXPERIMENTS", "SCALES", "Cell", "Claim", "Experiment", "Figure", "Measured", "Row"]
