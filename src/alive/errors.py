@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def near(got: object, known: Iterable[str]) -> str:
 
 def expect_one_of(what: str, got: object, known: Iterable[str]) -> None:
     """Refuse a name that is not known, with the nearest one that is."""
-    names = list(known)
+    names = known if isinstance(known, Collection) else list(known)
     if got not in names:
         raise AliveError(f"unknown {what} {got!r}", near(got, names))
 

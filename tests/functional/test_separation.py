@@ -12,7 +12,8 @@ from torch import Tensor
 
 from alive.errors import AliveError
 from alive.functional import AGGREGATES, Separation, aggregate, slacks
-from alive.functional.separation import canonical
+from alive.functional.extremes import canonical
+from alive.functional.separation import grouped_slacks
 
 Z = torch.tensor([[2.0, 0.5, -4.0], [-3.0, 0.25, -0.5]])  # two points, three units
 # By hand. Units: max (2, .5, -.5), min (-3, .25, -4). Points: max (2, .25), min (-4, -3).
@@ -225,3 +226,11 @@ def test_the_norm_has_gradient_zero_at_zero() -> None:
     s = torch.zeros(3, requires_grad=True)
     aggregate([{"U": s}], "norm").backward()
     assert s.grad.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_groups_share_the_gradient_of_an_extreme_at_zero():
+    """scatter_reduce counts the value it starts from as a tie: it must start from none that z can have."""
+    z = torch.tensor([0.0, -3.0, 0.0], requires_grad=True)
+    rule = Separation(mode="P", against="death")
+    grouped_slacks(z, rule, {"P": (torch.tensor([0, 0, 0]), 1)})["P"].sum().backward()
+    assert z.grad.tolist() == [-0.5, 0.0, -0.5]

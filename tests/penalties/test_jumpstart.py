@@ -12,7 +12,7 @@ from torch import nn
 from torch.overrides import _len_torch_function_stack
 
 from alive.errors import AliveError
-from alive.penalties import Jumpstart
+from alive.penalties import Jumpstart, Schedule
 
 RULES = [
     {},
@@ -143,7 +143,7 @@ def test_autocast_measures_in_float32_with_finite_gradients(built, name: str) ->
     with Jumpstart(model, 1.0) as keep:
         with torch.autocast("cpu", torch.bfloat16):
             y = model(x)
-        (seen,) = keep._passes.kept
+        (seen,) = keep._recorder.passes.kept
         assert {s.dtype for layer in seen.slacks for s in layer.values()} == {torch.float32}
         low = keep.penalty()
         (y.float().square().mean() + low).backward()
@@ -167,3 +167,22 @@ def test_the_penalty_revives_a_dead_layer() -> None:
     z = model[0](x)
     assert (z.amax(0) > 0.5).all()
     assert (z.amin(0) < 0.5).all()
+
+
+def test_a_user_sees_what_a_user_calls() -> None:
+    with Jumpstart(nn.Sequential(nn.Linear(2, 2), nn.ReLU())) as keep:
+        shown = {name for name in dir(keep) if not name.startswith("_")}
+    calls = {"penalty", "detach", "set_progress", "state_dict", "load_state_dict"}
+    assert shown == calls | {"rule", "schedule", "weight"}
+
+
+def test_a_state_restores_the_progress_of_the_schedule() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    with Jumpstart(model, Schedule(1.0, 0.0, "linear")) as keep:
+        keep.set_progress(0.25)
+        state = keep.state_dict()
+    with Jumpstart(model, Schedule(1.0, 0.0, "linear")) as again:
+        again.load_state_dict(state)
+        assert again.weight == 0.75
+        with pytest.raises(AliveError, match=r"the state of a Jumpstart is its progress, got \['weight'\]"):
+            again.load_state_dict({"weight": 1.0})

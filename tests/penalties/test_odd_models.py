@@ -157,3 +157,27 @@ def test_other_spellings_of_relu_keep_their_own_gradient(clamp: Callable[[Tensor
     with Jumpstart(model, 1.0, balance=0.3) as keep:
         (model(x).square().mean() + keep.penalty()).backward()
     close(grads(model), wanted)
+
+
+class Picked(nn.Module):
+    """Activates some entries only, which lie on no grid of points and units."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.linear(x)
+        on = torch.arange(z.numel()).view_as(z) % 3 > 0
+        return torch.zeros_like(z).masked_scatter(on, F.relu(z[on]))
+
+
+def test_a_layer_as_a_whole_is_penalised_where_its_entries_lie_on_no_grid() -> None:
+    model, x = Picked(), torch.randn(5, 3)
+    with Jumpstart(model, weight=1.0, mode="L") as keep:
+        model(x)
+        measured = keep.penalty()
+    z = model.linear(x)
+    chosen = z[torch.arange(z.numel()).view_as(z) % 3 > 0].view(1, -1)
+    expected = aggregate([separation.slacks(chosen, Separation(mode="L"))])
+    torch.testing.assert_close(measured, expected)

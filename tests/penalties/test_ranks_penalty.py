@@ -23,9 +23,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from alive.errors import AliveError
-from alive.functional import AGGREGATES, Separation, ranks
-from alive.functional.fused import Layout
-from alive.penalties import Jumpstart
+from alive.functional import AGGREGATES, Separation, parts
+from alive.functional.extremes import Axes
+from alive.penalties import Jumpstart, collective
 
 SHARDS = {"uneven": (4, 3), "even": (4, 4), "lone": (6, 1), "pair": (1, 1)}
 GRID = list(product(("U", "P", "UP", "L"), AGGREGATES, ("split", "single")))
@@ -320,20 +320,20 @@ def test_what_has_no_values_or_is_a_shard_has_no_part_in_the_fingerprint() -> No
     shard = nn.Parameter(torch.ones(3))
     shard._fsdp_flattened = True
     hollow = [nn.LazyLinear(2).weight, nn.Linear(2, 2, device="meta").weight, shard]
-    assert ranks.fingerprint(hollow, torch.device("cpu")).tolist() == [0, 0, 0]
+    assert collective.fingerprint(hollow, torch.device("cpu")).tolist() == [0, 0, 0]
     whole = [nn.Parameter(torch.tensor([3 + 4j])), nn.Parameter(torch.tensor([torch.nan]))]
-    assert ranks.fingerprint([*hollow, *whole], torch.device("cpu"))[2] == 5
+    assert collective.fingerprint([*hollow, *whole], torch.device("cpu"))[2] == 5
 
 
 @pytest.mark.parametrize("change", [1e-3, 1e-2])
 def test_a_small_step_of_one_weight_matrix_changes_the_fingerprint(change: float) -> None:
     net = small(0)
-    before = ranks.fingerprint(net.parameters(), torch.device("cpu"))
-    again = ranks.fingerprint(copy.deepcopy(net).parameters(), torch.device("cpu"))
+    before = collective.fingerprint(net.parameters(), torch.device("cpu"))
+    again = collective.fingerprint(copy.deepcopy(net).parameters(), torch.device("cpu"))
     assert torch.equal(before, again)
     net[2].weight.data += change * torch.randn_like(net[2].weight)
-    after = ranks.fingerprint(net.parameters(), torch.device("cpu"))
-    assert (after - before)[:2].abs().max() > ranks.APART * before[2]
+    after = collective.fingerprint(net.parameters(), torch.device("cpu"))
+    assert (after - before)[:2].abs().max() > collective.APART * before[2]
 
 
 @pytest.mark.twin
@@ -347,7 +347,7 @@ def test_ends_equal_their_plain_twin(conv: str, mode: str, ties: str, dtype: tor
         # Values k/4 within ±2: every end falls short of its margin, and most are shared.
         z = (torch.randint(-8, 9, shape) / 4).to(dtype)
         fast, slow = z.clone().requires_grad_(), z.clone().requires_grad_()
-        part, (ends, count) = ranks.measure(fast, rule), ranks.plain_ends(slow, rule, Layout())
+        part, (ends, count) = parts.measure(fast, rule), parts.plain_ends(slow, rule, Axes())
         assert torch.equal(part.ends, ends)
         if ties == "split":
             assert torch.equal(part.ties, count)
@@ -359,7 +359,7 @@ def test_ends_equal_their_plain_twin(conv: str, mode: str, ties: str, dtype: tor
 
 
 def test_a_rank_without_points_has_ends_below_all_others() -> None:
-    part = ranks.measure(torch.empty(0, 3, requires_grad=True), Separation(mode="U"))
+    part = parts.measure(torch.empty(0, 3, requires_grad=True), Separation(mode="U"))
     assert part.values == 0
     assert (part.ends == -torch.inf).all()
     part.ends.sum().backward()

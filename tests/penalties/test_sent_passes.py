@@ -226,7 +226,7 @@ def test_passes_that_were_sent_do_not_pile_up(name: str) -> None:
     with Jumpstart(model, 1.0) as keep:
         for _ in range(120):  # a warning would be an error
             model(X).mean().backward()
-            assert len(keep._passes.kept) == 1
+            assert len(keep._recorder.passes.kept) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in CRITICS if "compiled" not in name])

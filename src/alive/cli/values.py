@@ -1,13 +1,16 @@
 """The values that options take, as they stand in help and completion: known here without importing torch.
 
-A test holds each to the registry it repeats.
+A test holds each to the registry it repeats. Names that installed packages add are among them.
 """
 
 from __future__ import annotations
 
-DATA = ("moons", "digits", "mnist", "fashion-mnist", "cifar10", "cifar100")
+from ..registry import added
+
+DATA: tuple[str, ...] = ("moons", "digits", "mnist", "fashion-mnist", "cifar10", "cifar100")
 IMAGES = DATA[2:]
-INITS = ("glorot", "kaiming", "torch", "zeros", "mirrored")
+DATA += added("alive.data")
+INITS = ("glorot", "kaiming", "torch", "zeros", "mirrored", *added("alive.starts"))
 SPLITS = ("train", "test", "all")
 MODES = ("U", "P", "UP", "L")
 AGGREGATES = ("sumsq", "sum", "norm", "mean", "balanced")
@@ -18,13 +21,14 @@ SCALES = ("quick", "paper")
 ARCHITECTURES = ("dense", "keras_same")
 ENGINES = ("local", "ray")
 BENCHMARKS = ("penalty", "census", "fleet", "farkas", "folding", "pipeline", "thin")
-EXPERIMENTS = (
+EXPERIMENTS: tuple[str, ...] = (
     *("000-T1", "000-T2", "000-T4", "000-Fig5"),
     *("001-Fig1", "001-Fig2", "001-Fig3", "001-Fig4", "001-Fig5", "001-T1", "001-Fig9", "001-Fig12"),
     *("002-Fig1", "002-Fig2", "002-Fig3", "002-Fig4", "002-Fig5", "002-T2"),
     "003-T2",
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
     *("depth-record", "atlas", "demo"),
+    *added("alive.experiments"),
 )
 PATIENTS = (
     *("thin-deep", "born-dead", "deep-conv", "deep-text", "deep-regression", "deep-gelu"),

@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from ..errors import AliveError, near
+from ..registry import Registry
 from .files import READERS, from_file
 from .image_sets import cifar10, cifar100, fashion_mnist, mnist
 from .record import Data, tensors
@@ -43,14 +44,19 @@ def digits() -> Data:
     return tensors(train_x, train_y, test_x=test_x, test_y=test_y, name="digits")
 
 
-DATA: dict[str, Callable[[], Data]] = {
-    "moons": moons,
-    "digits": digits,
-    "mnist": mnist,
-    "fashion-mnist": fashion_mnist,
-    "cifar10": cifar10,
-    "cifar100": cifar100,
-}
+DATA: Registry[Callable[[], Data]] = Registry(
+    "alive.data",
+    "data set",
+    {
+        "moons": moons,
+        "digits": digits,
+        "mnist": mnist,
+        "fashion-mnist": fashion_mnist,
+        "cifar10": cifar10,
+        "cifar100": cifar100,
+    },
+    fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which loads no data",
+)
 
 
 def load(source: str | PathLike[str]) -> Data:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import distributed
 
 from ..errors import AliveError
-from ..functional.ranks import world_size
+from ..world import world_size
 from .record import Census
 
 

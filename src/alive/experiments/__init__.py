@@ -1,5 +1,6 @@
 """Every figure and table of the papers, and ours, as frozen records: grids, claims, figures. Nothing here runs."""
 
+from ..registry import Registry
 from .cell import Cell, Row
 from .ours import ATLAS, DEPTH_RECORD
 from .p000_farkas import FIG5_000, TABLE1_000, TABLE2_000, TABLE4_000
@@ -9,7 +10,7 @@ from .p003_identity import TABLE2_003
 from .p004_jumpstart import FIG2_004, FIG3_004, FIG4_004, TABLE1_004
 from .spec import SCALES, Claim, Experiment, Figure, Measured
 
-EXPERIMENTS: dict[str, Experiment] = {
+_OWN = {
     experiment.name: experiment
     for experiment in (
         *(TABLE1_000, TABLE2_000, TABLE4_000, FIG5_000),
@@ -20,5 +21,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         *(DEPTH_RECORD, ATLAS, DEMO),
     )
 }
+
+
+def _fault(name: str, thing: object) -> str:
+    if not isinstance(thing, Experiment):
+        return f"it is {type(thing).__name__}, not an alive.experiments.Experiment"
+    return "" if thing.name == name else f"it calls itself {thing.name!r}"
+
+
+EXPERIMENTS: Registry[Experiment] = Registry("alive.experiments", "experiment", _OWN, fault=_fault)
 
 __all__ = ["EXPERIMENTS", "SCALES", "Cell", "Claim", "Experiment", "Figure", "Measured", "Row"]

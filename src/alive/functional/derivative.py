@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .separation import Separation
+from .extremes import Places
+from .separation import Separation, sides
 
 
 class Pull(NamedTuple):
@@ -38,15 +38,16 @@ class Spread(NamedTuple):
     def add(self, grad: Tensor, upstream: Tensor, rule: Separation) -> None:
         """Add to the gradient of z what comes from that of the slacks."""
         axes = rule.satisfiable_axes(grad.shape)
-        amounts = (self.slopes * upstream).to(grad.dtype).split(sizes(rule, axes, grad.shape), 1)
+        amounts = (self.slopes * upstream).to(grad.dtype).split(rule.sizes(axes, grad.shape), 1)
         for b, (a, side) in enumerate(product(range(len(axes)), range(len(self.slopes)))):
             over = rule.over(axes[a], grad.ndim)
             amount = amounts[a][side].view([1 if dim in over else size for dim, size in enumerate(grad.shape)])
             grad.add_(torch.where((self.bits & (1 << b)) > 0, amount, 0))
 
 
-def spread(z: Tensor, rule: Separation, signs: Tensor, margins: Tensor, slopes: Tensor) -> Spread:
-    """The derivative of the slacks of the canonical z; of each side S its sign, margin [S, 1] and ∂s/∂z at an end."""
+def spread(z: Tensor, rule: Separation, cutoff: float) -> Spread:
+    """The derivative of the slacks of the canonical z."""
+    signs, _, margins, slopes = sides(rule, cutoff, torch.promote_types(z.dtype, torch.float32), z.device)
     bits = torch.zeros_like(z, dtype=torch.uint8)
     shared: list[list[Tensor]] = [[] for _ in signs]
     pairs = product(rule.satisfiable_axes(z.shape), enumerate(signs.tolist()))
@@ -65,8 +66,13 @@ def no_pull(dtype: torch.dtype, device: torch.device) -> Pull:
     return Pull(nowhere, nowhere, torch.empty(0, dtype=dtype, device=device))
 
 
-def sizes(rule: Separation, axes: Sequence[str], shape: torch.Size) -> list[int]:
-    """How many groups, and so slacks, each axis of [N, C, *positions] has."""
-    kept = shape[2:].numel() if rule.conv == "position" else 1
-    size = {"U": shape[1] * kept, "P": shape[0] * kept, "L": 1}
-    return [size[axis] for axis in axes]
+def pull_at(places: Places, slopes: Tensor, groups: int, ties: str) -> Pull:
+    """Give the slope of each group and side to the first of its ties, or share it among them."""
+    spot, group, side = places
+    key = group + side * groups
+    if ties == "split":
+        return Pull(spot, group, slopes[side] / torch.bincount(key)[key])
+    first = spot.new_full((groups * len(slopes),), torch.iinfo(spot.dtype).max)
+    first.scatter_reduce_(0, key, spot, "amin")
+    key = key.unique()
+    return Pull(first[key], key % groups, slopes[key // groups])

@@ -1,4 +1,4 @@
-"""The separation slacks of one layer as one compiled CPU function: the small part of `fused`, without its many calls.
+"""The separation slacks of one layer as one compiled CPU function: the twin of `separation.slacks` behind `fused`.
 
 Arrays: z [N, C, P]; top and bottom [N, C, Q] hold the extremes over the positions with Q = 1 (a unit is a channel),
 or are z itself with Q = P (each position on its own). Groups are numbered units first, then points, then the layer;

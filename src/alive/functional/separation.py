@@ -5,7 +5,8 @@ For the pre-activations z of one layer over one batch, and a unit j (mode U),
     ξ⁺ = relu(1 − max z_j)      ξ⁻ = relu(1 + min z_j)      s = β ξ⁺ + (1−β) ξ⁻
 
 so that s = 0 when the unit is on for some point and off for another, both by a margin. Mode P asks the same of
-each point over the units, L of the layer as a whole. Everything here is plain torch: the slow, obvious twin of `fused`.
+each point over the units, L of the layer as a whole. `slack` is the rule; everything here is plain torch, the slow,
+obvious version that its fast twins are tested against.
 
 Differs from the paper: equations 10 and 12 print max{0, −1−min}, which rewards the violation; ξ⁻ is as above.
 """
@@ -14,12 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..errors import AliveError, expect, expect_one_of, near
+from ..errors import expect, expect_one_of, near
+from .extremes import by_group, canonical, extreme
 
 MODES = {"U": ("U",), "P": ("P",), "UP": ("U", "P"), "L": ("L",)}
 CONVS = ("channel", "position")
@@ -74,6 +78,15 @@ class Separation:
         """Weights of ξ⁺ and ξ⁻ in s."""
         return {"both": (self.balance, 1 - self.balance), "death": (1.0, 0.0), "linearity": (0.0, 1.0)}[self.against]
 
+    @property
+    def signs(self) -> tuple[int, ...]:
+        """The sides that have a share: 1 for the largest z, −1 for the smallest."""
+        return tuple(sign for sign, share in zip((1, -1), self.shares, strict=True) if share)
+
+    def pools(self, ndim: int) -> bool:
+        """Whether the extremes of units and points are taken over positions as well."""
+        return ndim > 2 and self.conv == "channel"
+
     def over(self, axis: str, ndim: int) -> tuple[int, ...]:
         """The dimensions of [N, C, *positions] that an extreme of `axis` is taken over."""
         positions = tuple(range(2, ndim))
@@ -93,34 +106,50 @@ class Separation:
         """The axes asked for that a layer of this shape [N, C, *positions] can satisfy."""
         return [axis for axis in self.axes if self.satisfiable(axis, shape)]
 
+    def sizes(self, axes: Sequence[str], shape: torch.Size) -> list[int]:
+        """How many groups, and so slacks, each axis of [N, C, *positions] has."""
+        kept = shape[2:].numel() if self.conv == "position" else 1
+        size = {"U": shape[1] * kept, "P": shape[0] * kept, "L": 1}
+        return [size[axis] for axis in axes]
 
-def canonical(z: Tensor, unit_axis: int = 1, point_axis: int = 0) -> Tensor:
-    """A view of z as [N, C, *positions]; a lone vector is one point.
 
-    Where units and points claim one axis ([N, C] in a model of [T, N, C]) the units keep it, and the points are first;
-    where it is the first ([C, H, W] without a batch), z is one point.
+class Sides(NamedTuple):
+    """The rule as tensors, of each side asked for: the sign of z, share and margin of ξ (as columns), ∂s/∂z at an end.
+
+    The cutoff of the activation lies in the margins, so that z need not be shifted.
     """
-    if z.is_nested:
-        raise AliveError("pre-activations are a nested tensor, whose points differ in size", "Pad them to one size")
-    if z.ndim == 1:
-        return z.unsqueeze(0)
-    if point_axis % z.ndim == unit_axis % z.ndim:
-        if unit_axis % z.ndim == 0:
-            return z.unsqueeze(0)
-        point_axis = 0
-    if point_axis == 0 and unit_axis % z.ndim == 1:
-        return z
-    return z.movedim((point_axis, unit_axis), (0, 1))
+
+    signs: Tensor
+    shares: Tensor
+    margins: Tensor
+    slopes: Tensor
 
 
-def extreme(z: Tensor, over: tuple[int, ...], *, largest: bool, ties: str) -> Tensor:
-    """Largest or smallest value over some dimensions; `ties` says who receives the gradient."""
-    if ties == "split":
-        return z.amax(over) if largest else z.amin(over)
-    rest = [d for d in range(z.ndim) if d not in over]
-    flat = z.permute(*rest, *over).flatten(len(rest))
-    index = flat.argmax(-1, keepdim=True) if largest else flat.argmin(-1, keepdim=True)
-    return flat.gather(-1, index).squeeze(-1)
+@lru_cache(maxsize=256)
+def sides(rule: Separation, cutoff: float, dtype: torch.dtype, device: torch.device) -> Sides:
+    """The sides of a rule; made once for all layers alike."""
+    of = {1: (rule.shares[0], rule.pos_margin + cutoff), -1: (rule.shares[1], rule.neg_margin - cutoff)}
+    rows = [(sign, *of[sign]) for sign in rule.signs]
+    with torch.inference_mode(False):
+        sign, share, margin = torch.tensor(rows, dtype=dtype, device=device).unbind(1)
+        return Sides(sign, share.unsqueeze(1), margin.unsqueeze(1), -sign * share)
+
+
+def slack(top: Tensor, bottom: Tensor, rule: Separation) -> Tensor:
+    """The rule itself: s = β relu(1 − top) + (1−β) relu(1 + bottom), from extremes measured from the cutoff.
+
+    Its twins, each tested against it: `fused`, `kernel` and `parts` here, and `train.fleet.slacks`.
+
+    >>> slack(torch.tensor([2.0, 0.5]), torch.tensor([-3.0, 0.25]), Separation())
+    tensor([0.0000, 0.8750])
+    """
+    plus, minus = rule.shares
+    xi = []
+    if plus:
+        xi.append(plus * torch.relu(rule.pos_margin - top))
+    if minus:
+        xi.append(minus * torch.relu(rule.neg_margin + bottom))
+    return torch.stack(xi).sum(0)
 
 
 def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
@@ -132,16 +161,11 @@ def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int =
     """
     z = canonical(z, unit_axis, point_axis)
     z = z.to(torch.promote_types(z.dtype, torch.float32)) - cutoff
-    plus, minus = rule.shares
     measured = {}
     for axis in rule.satisfiable_axes(z.shape):
         over = rule.over(axis, z.ndim)
-        sides = []
-        if plus:
-            sides.append(plus * torch.relu(rule.pos_margin - extreme(z, over, largest=True, ties=rule.ties)))
-        if minus:
-            sides.append(minus * torch.relu(rule.neg_margin + extreme(z, over, largest=False, ties=rule.ties)))
-        measured[axis] = torch.stack(sides).sum(0).flatten()
+        top, bottom = (extreme(z, over, largest=largest, ties=rule.ties) for largest in (True, False))
+        measured[axis] = slack(top, bottom, rule).flatten()
     return measured
 
 
@@ -158,17 +182,14 @@ def grouped_slacks(
     """
     z = z.reshape(-1)
     z = z.to(torch.promote_types(z.dtype, torch.float32)) - cutoff
-    plus, minus = rule.shares
     measured = {}
     for axis in rule.axes:
         index, count = groups[axis]
         several = torch.bincount(index, minlength=count) > 1
         if not bool(several.any()):
             continue
-        ends = z.new_zeros(count)
-        top = ends.scatter_reduce(0, index, z, "amax", include_self=False)[several]
-        bottom = ends.scatter_reduce(0, index, z, "amin", include_self=False)[several]
-        measured[axis] = plus * torch.relu(rule.pos_margin - top) + minus * torch.relu(rule.neg_margin + bottom)
+        top, bottom = by_group(z, index, count)
+        measured[axis] = slack(top[several], bottom[several], rule)
     return measured
 
 

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import AliveError, expect, expect_one_of, near
+from ..registry import Registry
 
 Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 Initialiser = Callable[[Sequence[Layer], Layer, Generator | None, float], None]
@@ -71,13 +72,18 @@ def mirrored_(hidden: Sequence[Layer], output: Layer, generator: Generator | Non
         sources = layer.weight.shape[0]
 
 
-INITIALISERS: dict[str, Initialiser] = {
-    "glorot": glorot_,
-    "kaiming": kaiming_,
-    "torch": torch_,
-    "zeros": zeros_,
-    "mirrored": mirrored_,
-}
+INITIALISERS: Registry[Initialiser] = Registry(
+    "alive.starts",
+    "start",
+    {
+        "glorot": glorot_,
+        "kaiming": kaiming_,
+        "torch": torch_,
+        "zeros": zeros_,
+        "mirrored": mirrored_,
+    },
+    fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which starts no layers",
+)
 
 
 @torch.no_grad()
@@ -111,7 +117,7 @@ def initialise_(
 
 
 def starts_for(model: nn.Module) -> tuple[str, ...]:
-    """The names of the starts that `initialise_` would not refuse for a model; nothing is changed.
+    """The names of our own starts that `initialise_` would not refuse for a model; nothing is changed.
 
     >>> starts_for(nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 1)))
     ('glorot', 'kaiming', 'torch', 'zeros')
@@ -125,8 +131,8 @@ def starts_for(model: nn.Module) -> tuple[str, ...]:
     try:
         _expect_chain(hidden, last)
     except AliveError:
-        return tuple(name for name in INITIALISERS if name != "mirrored")
-    return tuple(INITIALISERS)
+        return tuple(name for name in INITIALISERS.own if name != "mirrored")
+    return tuple(INITIALISERS.own)
 
 
 def _split(model: nn.Module, output: str | None) -> tuple[list[Layer], Layer]:

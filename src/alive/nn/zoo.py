@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 from torch import Generator, nn
 
 from ..errors import AliveError, expect_one_of
+from ..registry import Registry
 from .farkas import FarkasNet
 from .fixup import FixupNet
 from .identity import AllConvResNet
@@ -73,7 +73,9 @@ def _all_conv(shape: Shape, outputs: int, *, stages: int = 3, depth: int, **rest
     return AllConvResNet(shape[0], outputs, depth=[depth] * stages, **rest)  # type: ignore[arg-type]
 
 
-ZOO: Mapping[str, Build] = MappingProxyType(
+ZOO: Registry[Build] = Registry(
+    "alive.networks",
+    "network",
     {
         "rectangle": _rectangle,
         "farkas": _staged(FarkasNet),
@@ -82,5 +84,6 @@ ZOO: Mapping[str, Build] = MappingProxyType(
         "compared-dense": _dense,
         "compared-conv": _stack,
         "all-conv": _all_conv,
-    }
+    },
+    fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which makes no network",
 )

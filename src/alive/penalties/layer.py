@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..functional import Separation
@@ -72,5 +73,6 @@ def _axes(grid: Grid, z: Tensor) -> tuple[int, int] | None:
 
 
 def _groups(place: Scattered, points: int, z: Tensor) -> dict[str, tuple[Tensor, int]]:
-    groups = {"P": (place.point, points), "U": (place.unit, place.width)}
+    whole = torch.zeros(z.numel(), dtype=torch.long)
+    groups = {"P": (place.point, points), "U": (place.unit, place.width), "L": (whole, 1)}
     return {axis: (index.to(z.device), count) for axis, (index, count) in groups.items() if index is not None}

@@ -29,7 +29,7 @@ from torch.autograd import forward_ad, functional
 from torch.fx import _symbolic_trace
 
 from ..errors import AliveError
-from ..functional import Slacks, fused, ranks
+from ..functional import Slacks, fused, parts
 
 ENDED, SENT, TRACED, HOLLOW = "ended", "sent", "traced", "hollow"
 LOST = {
@@ -109,7 +109,7 @@ class Pass(NamedTuple):
     """What one forward pass measured, what it ran inside of, who hears of its backward, and outputs if asked for."""
 
     slacks: list[Slacks]
-    parts: list[ranks.Part]
+    parts: list[parts.Part]
     inside: Inside
     sent: Sent
     outputs: list[Tensor]

@@ -114,6 +114,12 @@ class VANController:
         later = f", starts={waits}" if waits else ""
         return f"VANController({self.schedule}, ratio={self.ratio}, lambda0={self.lambda0}{more}{later})"
 
+    def __enter__(self) -> VANController:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is attached: all state lies in the gates, and stays."""
+
     def weights(self) -> list[nn.Parameter]:
         """The parameters of the model that are left to the optimiser."""
         mine = {id(alpha) for alpha in self.owned()}

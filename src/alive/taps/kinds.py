@@ -7,7 +7,7 @@ whether it happens in place; None where the call is not one-sided after all.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf, nan
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.activations import Activation, celu, elu, relu6, selu, softplus
+from ..registry import Registry
 
 
 class Seen(NamedTuple):
@@ -308,6 +309,22 @@ HANDMADE: dict[str, Activation] = {
     "transformers.activations.AccurateGELUActivation": Activation("gelu", leaks=True),
     "transformers.models.bloom.modeling_bloom.BloomGelu": Activation("gelu", leaks=True),
 }
+
+Declared = Mapping[type[nn.Module], Activation]
+"""Modules that are one-sided activations by themselves, by class."""
+
+
+def _fault(name: str, thing: object) -> str:
+    if isinstance(thing, Mapping) and all(
+        isinstance(kind, type) and isinstance(known, Activation) for kind, known in thing.items()
+    ):
+        return ""
+    return "it is no mapping of module classes to alive.functional.Activation records"
+
+
+# Activation modules that installed packages declare, as users do with `activations=`.
+DECLARED: Registry[Declared] = Registry("alive.activations", "activation", {}, fault=_fault)
+
 
 # Modules in whose forward no activation can be called: they need no hooks.
 PLAIN: frozenset[type[nn.Module]] = frozenset(

@@ -29,7 +29,7 @@ from ..provenance import Layout, Owners, Tracker, count, enter, read, tensors
 from .batch import Batch, shapes_of
 from .book import ANY, Book, Entry
 from .declared import Output, declared, expect_outputs
-from .kinds import LEARNED, MASKS, PLAIN, READERS, UNIT_AXIS, Masks, Seen, is_pre_activation
+from .kinds import DECLARED, LEARNED, MASKS, PLAIN, READERS, UNIT_AXIS, Masks, Seen, is_pre_activation
 from .lines import line_of_call
 from .models import bare, expect_declared, expect_no_replica, named_modules, tell_hidden
 from .records import Call, Place, Tap, Unseen, Watcher, label
@@ -92,7 +92,8 @@ class Taps:
         self._mode = _Mode(self)
         self._warned: set[str] = set()
         tell_hidden(root, self._asked_for)
-        places = {m: Place.of(path, m, activations or {}, outputs or {}) for path, m in named_modules(root)}
+        one_sided = {kind: known for added in (*DECLARED.values(), activations or {}) for kind, known in added.items()}
+        places = {m: Place.of(path, m, one_sided, outputs or {}) for path, m in named_modules(root)}
         hooked = {m: at for m, at in places.items() if m is root or at.activation or at.output or type(m) not in PLAIN}
         self._handles = [handle for module, place in hooked.items() for handle in self._hook(module, place)]
 

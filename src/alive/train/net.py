@@ -14,7 +14,7 @@ from ..data import Data
 from ..diagnosis import Census, census
 from ..errors import expect, near
 from ..nn.zoo import ZOO, Option, make
-from ..penalties import Jumpstart
+from ..penalties import attached
 from ..penalties.van import VANController
 from .log import Progress
 from .loop import Keeper, train
@@ -34,7 +34,7 @@ class Net:
 
     network      a name in ZOO; `options` are its own keywords, (("head", "flatten"),)
     method       what a reader calls it: "ReLU", "Sep-UP", "FarkasNet"
-    separation   keywords of Jumpstart, or None for none
+    separation   keywords of Jumpstart, or None for none; ("penalty", name) asks for another of PENALTIES
     gate         keywords of VANController, or None for none
     training     all else; its seed is this record's
 
@@ -180,9 +180,8 @@ def train_net(net: Net, data: Data, *, progress: Progress | None = None) -> NetR
 @contextmanager
 def _keeper(net: Net, model: nn.Module) -> Iterator[Keeper | None]:
     """What keeps the network alive, attached while it trains."""
-    if net.gate is not None:
-        yield VANController(model, **dict(net.gate))  # type: ignore[arg-type]
-    else:
-        wanted = None if net.separation is None else Jumpstart(model, **dict(net.separation))  # type: ignore[arg-type]
-        with wanted or nullcontext() as keep:
-            yield keep
+    asked = net.separation if net.gate is None else net.gate
+    options = dict(asked or ())
+    name = str(options.pop("penalty", "jumpstart" if net.gate is None else "phase-out"))
+    with nullcontext() if asked is None else attached(name, model, **options) as keep:
+        yield keep

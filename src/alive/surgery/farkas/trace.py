@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from ...diagnosis.modes import Modes
 from ...feed import batches
 from ...functional import Activation
-from ...functional.separation import canonical
+from ...functional.extremes import canonical
 from ...nn.farkas.plain import Guaranteed
 from ...taps import Call, Taps, without_activations
 

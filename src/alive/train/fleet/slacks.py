@@ -1,4 +1,4 @@
-"""Separation slacks of a pass, and their pull on the pre-activations: the rule of `functional.separation`, ties split.
+"""Separation slacks of a pass, and their pull on the pre-activations: the twin of `separation.slack`, ties split.
 
 The extremes are known from the forward pass. Who attains one is looked for only where a margin is missed.
 """

@@ -1,9 +1,8 @@
-"""Separation over a batch that lies on several ranks: as if one process had seen all of it, in value and gradient.
+"""The penalty of a batch that lies on several ranks: as if one process had seen all of it, in value and gradient.
 
-The extremes of a unit, or of a layer, are over points that lie on all ranks; a point's own are not. So each rank
-measures the ends of its part, [S, G] a layer: the largest sign·z of each group G on each side S. When the penalty is
-asked for, the ends of all layers travel together in one reduction, and what must be summed in another: how many
-values share an end, and the slacks of the points. Nothing travels in backward.
+Each rank has measured the ends of its part (`functional.parts`). When the penalty is asked for, the ends of all layers
+travel together in one reduction, and what must be summed in another: how many values share an end, and the slacks of
+the points. Nothing travels in backward.
 
 Every rank returns the same penalty A, and differentiates it by its own pre-activations alone, times the number of
 ranks W: the mean of these gradients over the ranks, which DistributedDataParallel takes, is the gradient of A.
@@ -15,156 +14,50 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, distributed
 
 from ..errors import AliveError, expect_one_of
-from . import fused
-from .derivative import Pull, no_pull, sizes
-from .fused import Layout
-from .separation import AGGREGATES, Separation, Slacks, canonical, extreme
+from ..functional import AGGREGATES, Separation, Slacks, parts
+from ..functional.parts import Part
+from ..world import Group
 
 SAMPLE = 256  # values of a parameter that stand for all of it
 APART = 1e-5  # how far weights may differ, relative to their norm: more than rounding, less than a step of training
 
-Group = Any
-"""A torch.distributed process group; None is the one of all ranks."""
-
-
-class Part(NamedTuple):
-    """One layer on one rank: ends [S, G], how many values equal each [S, G], margins [S, 1], values a group is over."""
-
-    ends: Tensor
-    ties: Tensor
-    margins: Tensor
-    values: int
-
-
-def world_size(group: Group = None) -> int:
-    """How many ranks there are: 1 where torch.distributed is not set up.
-
-    >>> world_size()
-    1
-    """
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return 1
-    return distributed.get_world_size(group)
-
-
-def divided(rule: Separation) -> tuple[Separation | None, Separation | None]:
-    """The rule for what all ranks must agree on (units, or the layer), and the one for what each knows (points).
-
-    >>> [half.mode for half in divided(Separation(mode="UP"))]
-    ['U', 'P']
-    """
-    first = rule.axes[0]
-    shared = None if first == "P" else replace(rule, mode=first)
-    return shared, replace(rule, mode="P") if "P" in rule.axes else None
-
-
-def measure(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Part:
-    """The ends of one layer on this rank; z itself is not kept, so it may be changed in place afterwards.
-
-    >>> part = measure(torch.tensor([[2.0, 0.5], [-3.0, 0.5]]), Separation(mode="U"))
-    >>> part.ends.tolist(), part.ties.tolist()      # largest z and largest −z; 2 is enough, and not looked for
-    ([[2.0, 0.5], [3.0, -0.5]], [[0, 2], [0, 2]])
-    """
-    layout = Layout(unit_axis, point_axis, cutoff)
-    seen = canonical(z, unit_axis, point_axis)
-    values = 1
-    for dim in rule.over(rule.axes[0], seen.ndim):
-        values *= seen.shape[dim]
-    dtype = torch.promote_types(z.dtype, torch.float32)
-    ends, ties = _Ends.apply(z, rule, layout) if fused.applies(z) else plain_ends(z, rule, layout)
-    return Part(ends, ties, fused._sides(rule, cutoff, dtype, z.device).margins, values)
-
-
-def plain_ends(z: Tensor, rule: Separation, layout: Layout) -> tuple[Tensor, Tensor]:
-    """Ends and ties [S, G] in plain torch: the slow, obvious twin, which torch.compile fuses by itself."""
-    z = canonical(z, layout.unit_axis, layout.point_axis)
-    z = z.to(torch.promote_types(z.dtype, torch.float32))
-    over = rule.over(rule.axes[0], z.ndim)
-    ends, ties = [], []
-    for sign in fused._signs(rule):
-        ends.append(extreme(sign * z, over, largest=True, ties=rule.ties).flatten())
-        ties.append((sign * z == (sign * z).amax(over, keepdim=True)).sum(over).flatten())
-    return torch.stack(ends), torch.stack(ties)
-
-
-class _Ends(torch.autograd.Function):
-    """The ends of the groups; only where one falls short of its margin, its places are looked up and kept."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, rule: Separation, layout: Layout) -> tuple[Tensor, Tensor]:
-        ends, pull = _locate(canonical(z.detach(), layout.unit_axis, layout.point_axis), rule, layout.cutoff)
-        ties = torch.bincount(pull.group, minlength=ends.numel()).view_as(ends)
-        ctx.save_for_backward(*pull)
-        ctx.layout, ctx.shape, ctx.dtype = layout, z.shape, z.dtype
-        ctx.mark_non_differentiable(ties)
-        return ends, ties
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        grad = torch.zeros(ctx.shape, dtype=ctx.dtype, device=grads[0].device)
-        seen = canonical(grad, ctx.layout.unit_axis, ctx.layout.point_axis)
-        Pull(*ctx.saved_tensors).add(seen, grads[0].flatten())
-        return grad, None, None
-
-
-def _locate(z: Tensor, rule: Separation, cutoff: float) -> tuple[Tensor, Pull]:
-    """Ends [S, G] of z [N, C, *positions], and their sparse derivative by group of S·G."""
-    dtype = torch.promote_types(z.dtype, torch.float32)
-    sides = fused._sides(rule, cutoff, dtype, z.device)
-    if not len(z):  # this rank has no points
-        groups = sizes(rule, rule.axes, z.shape)[0]
-        return z.new_full((len(sides.signs), groups), -torch.inf, dtype=dtype), no_pull(dtype, z.device)
-    blocks = fused._blocks(z, rule)
-    maps = blocks.amax(3) if fused._pooled(z, rule) else blocks
-    ends = fused._ends(maps, rule.axes[0]).to(dtype)
-    short = ends.masked_fill(sides.margins - ends <= 0, torch.nan)
-    found = fused._locate(z, blocks, maps, short, sides.signs, rule, rule.axes)
-    if found is None:
-        return ends, no_pull(dtype, z.device)
-    index, group, side = found
-    key = group + side * ends.shape[1]
-    pull = fused._pull(index, key, torch.zeros_like(side), sides.signs.new_ones(1), ends.numel(), rule.ties)
-    return ends, pull._replace(slope=pull.slope * sides.signs[pull.group // ends.shape[1]])
-
 
 def aggregate(
-    parts: Sequence[Part], points: Sequence[Slacks], rule: Separation, *, how: str = "sumsq", group: Group = None
+    shared: Sequence[Part], points: Sequence[Slacks], rule: Separation, *, how: str = "sumsq", group: Group = None
 ) -> Tensor:
-    """As `separation.aggregate` over the batch of all ranks: of `parts` by unit or layer, and of slacks by point.
+    """The twin of `separation.aggregate` over the batch of all ranks: of parts by unit or layer, of slacks by point.
 
     Every rank of the group must call it, with the same layers in the same order.
     """
     expect_one_of("aggregate", how, AGGREGATES)
     by_point = [s["P"] for s in points if "P" in s]
-    like = (by_point or [part.ends for part in parts])[0]
+    like = (by_point or [part.ends for part in shared])[0]
     own = torch.cat(by_point) if by_point else like.new_zeros(0)
-    ends, ties, margins, owners = _joined(parts, like)
-    counts = like.new_tensor([own.numel(), *(part.values for part in parts)], dtype=torch.float64)
+    ends, ties, margins, owners = _joined(shared, like)
+    counts = like.new_tensor([own.numel(), *(part.values for part in shared)], dtype=torch.float64)
     ends, total, counts = _Across.apply(ends, _power(own, how).sum(), ties, counts, rule.ties, group)
 
-    shares = torch.tensor([[share] for share in rule.shares if share], dtype=ends.dtype, device=ends.device)
     satisfiable = counts[1:][owners] > 1
-    s = torch.where(satisfiable, (shares * torch.relu(margins - ends)).sum(0), 0)
+    s = torch.where(satisfiable, parts.slacks(ends, margins, rule), 0)
     return _aggregate(_power(s, how).sum(), satisfiable.sum(), total, counts[0], how)
 
 
-def _joined(parts: Sequence[Part], like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _joined(shared: Sequence[Part], like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Ends, ties and margins [S, G of all layers], and the number of the layer of each group."""
-    if not parts:
+    if not shared:
         nothing = like.new_zeros(1, 0)
         return nothing, nothing, nothing, torch.zeros(0, dtype=torch.long, device=like.device)
-    ends = torch.cat([part.ends for part in parts], 1)
-    ties = torch.cat([part.ties for part in parts], 1)
-    margins = torch.cat([part.margins.expand_as(part.ends) for part in parts], 1)
-    sizes = [part.ends.shape[1] for part in parts]
-    numbers = torch.arange(len(parts), device=like.device)
+    ends = torch.cat([part.ends for part in shared], 1)
+    ties = torch.cat([part.ties for part in shared], 1)
+    margins = torch.cat([part.margins.expand_as(part.ends) for part in shared], 1)
+    sizes = [part.ends.shape[1] for part in shared]
+    numbers = torch.arange(len(shared), device=like.device)
     return ends, ties, margins, numbers.repeat_interleave(torch.tensor(sizes, device=like.device))
 
 
@@ -253,9 +146,9 @@ def _sample(parameter: Tensor) -> Tensor:
     return values[:: max(1, len(values) // SAMPLE)]
 
 
-def expect_same(parts: Sequence[Part], weights: Tensor, group: Group) -> None:
+def expect_same(shared: Sequence[Part], weights: Tensor, group: Group) -> None:
     """Refuse ranks that met different layers, or have different weights, before their numbers are mixed up."""
-    sizes = [part.ends.shape[1] for part in parts]
+    sizes = [part.ends.shape[1] for part in shared]
     mark = weights.new_tensor([zlib.crc32(str(sizes).encode())])
     marks = torch.cat([mark, -mark, weights[:2], -weights])
     distributed.all_reduce(marks, distributed.ReduceOp.MAX, group)

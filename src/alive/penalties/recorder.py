@@ -1,0 +1,232 @@
+"""What a Jumpstart measures: a watcher that keeps the slacks of every layer until the penalty is asked for."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+from ..errors import AliveError
+from ..functional import Activation, Separation, Slacks, aggregate, fused, parts, separation
+from ..functional.parts import Part
+from ..provenance import Scattered
+from ..taps import Call, Tap, Taps, bare, without_activations
+from ..world import Group, world_size
+from . import collective, reducer
+from .layer import Layer, arranged
+from .passes import Passes
+
+RELU = Activation("relu")
+UNREAD = 100  # forward passes whose penalty nobody asked for, before we say so
+
+
+class Recorder:
+    """Measures the layers of a model while it trains, pass by pass: the watcher behind a Jumpstart.
+
+    It is told what to ask of each layer (`rule`) and how to make one number of it all (`how`), and nothing of
+    weights; `taps` are the options of `Taps`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        rule: Separation,
+        how: str,
+        *,
+        include_output: bool = False,
+        across_ranks: bool = True,
+        group: Group = None,
+        **taps: Any,
+    ) -> None:
+        self.rule = rule
+        self._model, self._root = model, bare(model)
+        self._how, self._include_output = how, include_output
+        self._across_ranks, self._group = across_ranks, group
+        self._searching = reducer.searching(model)
+        self._shared: Separation | None = None  # of the rule, what several ranks must agree on
+        self._local: Separation | None = rule  # the rest
+        self.passes = Passes()
+        self._slacks: list[Slacks] = []  # of the pass that runs, as are the parts
+        self._parts: list[Part] = []
+        self._taps_of: tuple[list[str], list[str]] = ([], [])  # the names of their taps
+        self._later: list[tuple[str, str, str]] = []  # what to warn of at the end of the pass: tap, kind, text
+        self._joint = 0  # penalties that were taken over all ranks
+        self._recording = False
+        self._warned: set[str] = set()
+        self._taps = Taps(model, self, **taps)
+
+    def detach(self) -> None:
+        """Let go of the model, and of what was measured."""
+        self._taps.remove()
+        self.passes, self._slacks, self._parts, self._recording = Passes(), [], [], False
+
+    def total(self) -> Tensor:
+        """A over the passes since the last call; zero after passes in eval mode or under no_grad."""
+        runs, told = self.passes.read(self._root)
+        if told:
+            self._warn("sent", told, stacklevel=4)
+        layers = [slacks for run in runs for slacks in run.slacks]
+        shared = [part for run in runs for part in run.parts]
+        if runs and not layers:
+            raise without_activations(self._model, self._taps.passed_over)
+        if not any(layers) and not shared:
+            return torch.zeros((), device=next(self._root.parameters(), torch.empty(0)).device)
+        alone = self._local is self.rule
+        total = aggregate(layers, self._how) if alone else self._over_ranks(shared, layers)
+        reducer.show(self._searching, [output for run in runs for output in run.outputs], total)
+        return total
+
+    def begin(self) -> None:
+        """Record this pass if the model trains, and this is not a checkpointed part run again by backward."""
+        self._recording = self.passes.begin(trains=self._root.training and torch.is_grad_enabled())
+        self._slacks, self._parts = self.passes.run.slacks, self.passes.run.parts
+        self._taps_of, self._later = ([], []), []
+        together = self._across_ranks and world_size(self._group) > 1
+        self._shared, self._local = parts.divided(self.rule) if together else (None, self.rule)
+        if len(self.passes.kept) == UNREAD:
+            self._warn("unread", f"{UNREAD} forward passes and no penalty(): each keeps its graph; read it or detach()")
+
+    def watch(self, call: Call) -> Any:
+        """Measure the slacks of one layer on its way through the activation."""
+        if not self._recording:
+            return call.activate()
+        if not torch.is_grad_enabled():
+            text = (
+                f"{call.tap.name} ran under no_grad inside a training pass and is not penalised; "
+                "with activation checkpointing use torch.utils.checkpoint(..., use_reentrant=False)"
+            )
+            self._later.append((call.tap.name, "no_grad", text))
+            return call.activate()
+        layout = call.tap.layout
+        if layout.axes is not None and self._shared is None and _can_fuse(call):
+            assert self._local is not None
+            point_axis, unit_axis = layout.axes
+            where = {"unit_axis": unit_axis, "point_axis": point_axis}
+            y, slacks = fused.relu_slacks(call.z, self._local, inplace=call.inplace, **where)
+            self._record(slacks, self._local, call.tap, call.z)
+            return y
+        # Plain operations keep what they measure, which an activation in place would change; a compiler sees to that.
+        plain = not fused.applies(call.z) or isinstance(layout.place, Scattered)
+        keeps = call.inplace and not torch.compiler.is_compiling() and plain
+        layer = arranged(call.z.clone() if keeps else call.z, call.tap, call.points)
+        for why in layout.why:
+            text = f"{call.tap.name} is not penalised for its {why}"
+            self._later.append((call.tap.name, text, text))
+        if self._shared is not None:
+            with _kept_by_us():
+                self._share(layer)
+        rule = layer.rule(self._local)
+        with _kept_by_us():
+            slacks = self._measure(layer, rule)  # before the activation, which may happen in place
+        y = call.activate()
+        self._record(slacks, rule, call.tap, call.z)
+        return y
+
+    def end(self, output: Any) -> None:
+        """Measure the output too, if asked; forget a pass that failed."""
+        if self._taps.failed:
+            self.passes.forget()
+        elif self._recording and self._include_output:
+            if not isinstance(output, Tensor):
+                self.passes.forget()
+                raise AliveError(
+                    f"include_output needs a model that returns one tensor, got {type(output).__name__}",
+                    "Leave include_output=False, or wrap the model so that it returns its logits",
+                )
+            tap = Tap("output", Activation("output"), self._taps.layout_of_output(output))
+            layer = arranged(output, tap, self._taps.points)
+            if self._shared is not None:
+                self._share(layer)
+            rule = layer.rule(self._local)
+            self._record(self._measure(layer, rule), rule, tap, output)
+        if self._recording and not self._taps.failed:
+            self._settle()
+        self.passes.end(reducer.outputs(output) if self._searching is not None else ())
+        self._slacks, self._parts, self._recording = [], [], False
+
+    def _settle(self) -> None:
+        """Leave out what turned out to be no layer, now that the pass is known; tell of what was not measured."""
+        measures: tuple[list[Any], list[Any]] = (self._slacks, self._parts)
+        for measured, names in zip(measures, self._taps_of, strict=True):
+            if self._taps.aside and not self._taps.aside.isdisjoint(names):
+                measured[:] = [m for m, name in zip(measured, names, strict=True) if name not in self._taps.aside]
+        for name, kind, text in self._later:
+            if name not in self._taps.aside:
+                self._warn(kind, text)
+        for unseen in self._taps.unseen.values():
+            if not unseen.name.split("#")[0].endswith(
+                "topk"
+            ):  # of a choice, what is chosen is penalised where it is activated
+                self._warn(unseen.name, f"{unseen.name} is not penalised: it {unseen.why}")
+
+    def _share(self, layer: Layer) -> None:
+        """Keep what penalty() will compare with the other ranks."""
+        rule = layer.rule(self._shared)
+        if rule is not None and layer.groups is not None:
+            text = (
+                f"{layer.name} is not penalised for its units: the data decide where they lie, which ranks cannot share"
+            )
+            self._later.append((layer.name, text, text))
+        elif rule is not None:
+            self._parts.append(parts.measure(layer.z, rule, cutoff=layer.cutoff, **layer.where))
+            self._taps_of[1].append(layer.name)
+
+    def _over_ranks(self, shared: list[Part], layers: list[Slacks]) -> Tensor:
+        self._joint += 1
+        if self._joint & (self._joint - 1) == 0:  # at first, and ever more rarely
+            device = shared[0].ends.device if shared else next(iter(next(filter(None, layers)).values())).device
+            collective.expect_same(shared, collective.fingerprint(self._weights(), device), self._group)
+        return collective.aggregate(shared, layers, self.rule, how=self._how, group=self._group)
+
+    def _weights(self) -> list[nn.Parameter]:
+        """The parameters that all ranks ought to share."""
+        own = getattr(self._root, "_ddp_params_and_buffers_to_ignore", ())  # those each rank has of its own
+        return [p for name, p in self._root.named_parameters() if p.requires_grad and name not in own]
+
+    def _measure(self, layer: Layer, rule: Separation | None) -> Slacks:
+        if rule is None:
+            return {}
+        if layer.groups is not None:
+            return separation.grouped_slacks(layer.z, rule, layer.groups, layer.cutoff)
+        # Inside torch.compile the plain version fuses by itself; elsewhere ours is the cheap one, where it applies.
+        twin = fused if fused.applies(layer.z) else separation
+        slacks: Slacks = twin.slacks(layer.z, rule, cutoff=layer.cutoff, **layer.where)
+        return slacks
+
+    def _record(self, slacks: Slacks, rule: Separation | None, tap: Tap, z: Tensor) -> None:
+        self._slacks.append(slacks)
+        self._taps_of[0].append(tap.name)
+        self.passes.hear(z, slacks)
+        for axis in rule.axes if rule is not None else ():
+            if axis not in slacks and z.numel():  # nothing is missing where no point came, as to an idle expert
+                what = {"U": "one sample", "P": "one unit", "L": "one value"}[axis]
+                text = f"{tap.name} has {what}: axis {axis} cannot be satisfied there and is skipped"
+                self._later.append((tap.name, axis, text))
+
+    def _warn(self, kind: str, text: str, *, stacklevel: int = 3) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(text, stacklevel=stacklevel)
+
+
+def _can_fuse(call: Call) -> bool:
+    """Whether ReLU and slacks can be one op: plain eager tensors, and nothing in place on a view or a leaf."""
+    if not fused.applies(call.z) or call.tap.activation != RELU or _checkpointed():
+        return False
+    return not call.inplace or not (call.z._is_view() or call.z.is_leaf)
+
+
+def _checkpointed() -> bool:
+    """Whether someone else decides what is saved for backward, such as activation checkpointing."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def _kept_by_us() -> AbstractContextManager[Any]:
+    """Save our few indices past activation checkpointing, so that what it runs again need not measure again."""
+    if torch.compiler.is_compiling() or not _checkpointed():
+        return nullcontext()
+    return saved_tensors_hooks(lambda x: x, lambda x: x)

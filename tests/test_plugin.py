@@ -1,0 +1,172 @@
+"""Packages of strangers add to alive by entry points, and those that are broken do no harm."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from alive import registry
+from alive.errors import AliveError, expect_one_of
+from alive.registry import Registry
+
+PLUGIN = Path(__file__).parents[1] / "examples" / "alive-plugin"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to which pip has installed the plug-in of examples/."""
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    copy = folder / "source"
+    copy.mkdir()
+    for file in PLUGIN.iterdir():
+        if file.is_file():
+            (copy / file.name).write_bytes(file.read_bytes())
+    target = folder / "packages"
+    done = subprocess.run([*pip, "--target", target, copy], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def run(folder: Path, code: str, cwd: Path) -> str:
+    """What a fresh Python prints that has the packages of a folder."""
+    start = f"import sys; sys.path.insert(0, {str(folder)!r})\n"
+    guarded = start + "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in code.splitlines())
+    script = cwd / "script.py"
+    script.write_text(guarded)
+    done = subprocess.run([sys.executable, script], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+GRID = """
+import json
+from pathlib import Path
+from alive import study
+(part,) = study.reproduce(["Own-Stripes"], seeds=1, scale="quick", architecture="dense", path=Path("own.sqlite"))
+rows = [[row.member.depth, row.member.method, row.last.penalty, row.best_train] for row in part.rows]
+print(json.dumps(rows))
+"""
+
+
+def test_a_plug_in_adds_to_a_grid_without_touching_alive(installed, tmp_path):
+    rows = json.loads(run(installed, GRID, tmp_path).splitlines()[-1])
+    assert [row[:2] for row in rows] == [[2, "plain"], [2, "fading"], [4, "plain"], [4, "fading"]]
+    assert [penalty > 0 for _, _, penalty, _ in rows] == [False, True, False, True]
+    assert json.loads(run(installed, GRID, tmp_path).splitlines()[-1]) == rows
+
+
+def test_a_plugged_in_activation_is_counted(installed, tmp_path):
+    code = (
+        "import torch, alive\n"
+        "from alive.nn.zoo import make\n"
+        "model = make('shifted', (2,), 1, depth=2, width=3, generator=None, init='halved')\n"
+        "torch.nn.init.constant_(model[1].bias, -9.0)\n"
+        "found = alive.census(model, torch.rand(8, 2))\n"
+        "print(found.units.total, found.units.dead >= 3, found.layers[0].activation.name)\n"
+    )
+    assert run(installed, code, tmp_path).split() == ["6", "True", "shifted_relu"]
+
+
+def test_names_are_known_before_anything_is_imported(installed, tmp_path):
+    code = (
+        "from alive.nn import INITIALISERS\n"
+        "print(list(INITIALISERS)[-1], 'alive_plugin' in sys.modules)\n"
+        "print(INITIALISERS['halved'].__name__, 'alive_plugin' in sys.modules)\n"
+    )
+    assert run(installed, code, tmp_path).split() == ["halved", "False", "halved_", "True"]
+
+
+# Registries by themselves.
+
+
+def package(folder: Path, name: str, points: str, module: str = "") -> None:
+    """Install a package by hand: its metadata, its entry points, its module."""
+    info = folder / f"{name}-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[alive.tests]\n{points}\n")
+    if module:
+        (folder / f"{name}.py").write_text(module)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_added", registry._added.__wrapped__)
+    monkeypatch.setattr(registry, "_entry_points", registry.entry_points)
+    return tmp_path
+
+
+def test_own_names_come_first_and_cannot_be_taken(site):
+    package(site, "greedy", "one = greedy:ONE\ntwo = greedy:TWO", "ONE, TWO = 'taken', 2")
+    known = Registry("alive.tests", "test", {"one": 1})
+    assert dict(known.items()) == {"one": 1, "two": 2}
+    assert list(known) == ["one", "two"]
+    assert len(known) == 2
+    assert "three" not in known
+    with pytest.raises(KeyError):
+        known["three"]
+    with pytest.raises(AliveError, match=r"unknown test 'tow'\. did you mean 'two'"):
+        expect_one_of("test", "tow", known)
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("import nothing_of_this_name", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+        ("raise SystemError('of\\nits own')", "SystemError: of its own"),
+        ("OTHER = 1", "AttributeError: module 'ruined' has no attribute 'THING'"),
+    ],
+)
+def test_a_broken_package_gets_one_sentence_that_names_it(site, module, said):
+    package(site, "ruined", "bad = ruined:THING", module)
+    sys.modules.pop("ruined", None)
+    known = Registry("alive.tests", "test", {"good": 1})
+    assert list(known) == ["good", "bad"]
+    for _ in range(2):
+        with pytest.raises(AliveError) as error:
+            known["bad"]
+        assert error.value.cause == f"the package ruined adds the test 'bad', which cannot be loaded: {said}"
+        assert error.value.cure == "Repair it, or: pip uninstall ruined"
+
+
+def test_listings_leave_out_what_is_broken_and_warn_once(site):
+    package(site, "ruined", "bad = ruined:THING", "1 / 0")
+    sys.modules.pop("ruined", None)
+    known = Registry("alive.tests", "test", {"good": 1})
+    with pytest.warns(UserWarning, match="the package ruined adds the test 'bad', which cannot be loaded: ZeroDiv"):
+        assert list(known.values()) == [1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert dict(known.items()) == {"good": 1}
+
+
+def test_two_packages_with_one_name_are_both_named(site):
+    package(site, "first", "same = first:THING", "THING = 1")
+    package(site, "second", "same = second:THING", "THING = 2")
+    with pytest.raises(AliveError, match=r"first and second both add the test 'same'|second and first both"):
+        Registry("alive.tests", "test", {})["same"]
+
+
+def test_what_is_of_the_wrong_kind_is_refused(site):
+    package(site, "odd", "number = odd:THING", "THING = 1")
+    known = Registry("alive.tests", "test", {}, fault=lambda name, thing: "" if callable(thing) else "it is no test")
+    with pytest.raises(AliveError, match="the package odd adds the test 'number', and it is no test"):
+        known["number"]
+
+
+def test_the_command_line_knows_what_is_plugged_in_without_importing_it(installed, tmp_path):
+    code = (
+        "from alive.cli import values\n"
+        "print('halved' in values.INITS, 'stripes' in values.DATA, 'stripes' in values.IMAGES)\n"
+        "print(values.EXPERIMENTS[-1])\n"
+        "print('torch' in sys.modules, 'alive_plugin' in sys.modules)\n"
+    )
+    said = ["True", "True", "False", "Own-Stripes", "False", "False"]
+    assert run(installed, code, tmp_path).split() == said
