@@ -124,6 +124,16 @@ def test_workers_that_are_killed_end_the_run_with_a_word(tmp_path, monkeypatch):
         run(cells(2), store, threads=2)
 
 
+def _broken(*_):
+    os._exit(1)
+
+
+def test_workers_that_break_end_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(nets, "_worker", _broken)
+    with Store(tmp_path / "s.sqlite") as store, pytest.raises(AliveError, match="ended with the error it printed"):
+        run(cells(2), store, threads=2)
+
+
 def test_want_of_memory_is_said(monkeypatch):
     monkeypatch.setattr(engines, "train_net", _no_memory)
     with pytest.raises(AliveError, match="no memory left to train Sep-UP 3x4; finished rows are kept"):

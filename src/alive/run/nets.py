@@ -92,6 +92,11 @@ class _Crew:
             _end(self._workers)
         if self._faults:
             raise self._faults[0]
+        if any((worker.exitcode or 0) > 0 for worker in self._workers):
+            raise AliveError(
+                "a worker ended with the error it printed; finished rows are kept",
+                "See to what it says, and run again",
+            )
         return sum((worker.exitcode or 0) < 0 for worker in self._workers)
 
     def _read(self, patience: float) -> None:
