@@ -28,13 +28,20 @@ def test_python_in_the_documents_runs(code, tmp_path, monkeypatch):
     exec(compile(code, "snippet", "exec"), {"__name__": "__main__"})
 
 
-def test_the_readme_tree_names_every_file():
+def test_the_map_names_every_file():
     """Each as often as there are files of that name, and no other."""
-    tree = (ROOT / "README.md").read_text().split("## The tree")[1]
+    tree = (ROOT / "docs" / "map.md").read_text()
     entries = ("__init__.py", "__main__.py")
     named = Counter(name for name in re.findall(r"\b\w+\.py\b", tree) if name not in entries)
     files = Counter(path.name for path in (ROOT / "src" / "alive").rglob("*.py") if path.name not in entries)
     assert named == files
+
+
+def test_the_readme_leads_to_every_document():
+    """And every link in it leads somewhere."""
+    links = set(re.findall(r"\]\((docs/[^)#]+)\)", (ROOT / "README.md").read_text()))
+    assert all((ROOT / link).exists() for link in links)
+    assert {f"docs/{path.name}" for path in DOCUMENTS[1:]} <= links
 
 
 def test_imports_point_downward():
