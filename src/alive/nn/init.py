@@ -8,9 +8,9 @@ from types import EllipsisType
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import AliveError, expect, expect_one_of, near
+from ..torch_private import BatchNorm
 
 Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 Initialiser = Callable[[Sequence[Layer], Layer, Generator | None, float], None]
@@ -106,7 +106,7 @@ def initialise_(
     hidden, last = _split(model, output)
     INITIALISERS[name](hidden, last, generator, noise)
     for module in model.modules():
-        if isinstance(module, _BatchNorm):
+        if isinstance(module, BatchNorm):
             module.reset_parameters()
 
 
@@ -138,7 +138,7 @@ def _split(model: nn.Module, output: str | None) -> tuple[list[Layer], Layer]:
         )
     if output is not None and output not in layers:
         raise AliveError(f"{type(model).__name__} has no layer {output!r}", near(output, layers))
-    computed = [path for path, layer in layers.items() if "weight" not in layer._parameters]
+    computed = [path for path, layer in layers.items() if "weight" not in dict(layer.named_parameters(recurse=False))]
     if computed:
         raise AliveError(
             f"the weight of {computed[0]} is computed from others, as by weight_norm, and cannot be started itself",

@@ -6,12 +6,12 @@ from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import AliveError
+from ..torch_private import BatchNorm
 from .init import _split
 
-NORMS = (_BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
+NORMS = (BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
 
 
 class FeatureNorm(nn.BatchNorm1d):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..torch_private import schema_of
 from .owners import Owners, constant, lost, together
 
 Results = Owners | Sequence[Owners | None]
@@ -18,7 +19,7 @@ class Op:
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owners: Callable[[Tensor], Owners]):
         self.func = func
-        schema = func._schema
+        schema = schema_of(func)
         self.name: str = schema.name.split("::")[1]
         self._given = dict(zip((a.name for a in schema.arguments), args, strict=False)) | kwargs
         self._schema, self._owners = schema, owners
