@@ -93,6 +93,7 @@ def exported(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
     return {
         path: ast.literal_eval(node.value)
         for path, module in modules.items()
+        if path.endswith("__init__.py")
         for node in module.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     }

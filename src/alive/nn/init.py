@@ -103,7 +103,7 @@ def initialise_(
         raise AliveError(f"noise belongs to the initialiser 'mirrored', not to {name!r}", "Leave noise out")
     noise = MIRROR_NOISE if noise is None else noise
     expect([(math.isfinite(noise) and noise >= 0, f"noise must be finite and at least 0, got {noise}")])
-    hidden, last = _split(model, output)
+    hidden, last = hidden_and_output(model, output)
     INITIALISERS[name](hidden, last, generator, noise)
     for module in model.modules():
         if isinstance(module, BatchNorm):
@@ -117,7 +117,7 @@ def starts_for(model: nn.Module) -> tuple[str, ...]:
     ('glorot', 'kaiming', 'torch', 'zeros')
     """
     try:
-        hidden, last = _split(model, None)
+        hidden, last = hidden_and_output(model, None)
     except AliveError:
         return ()
     if any(isinstance(layer.weight, nn.UninitializedParameter) for layer in (*hidden, last)):
@@ -129,7 +129,7 @@ def starts_for(model: nn.Module) -> tuple[str, ...]:
     return tuple(INITIALISERS)
 
 
-def _split(model: nn.Module, output: str | None) -> tuple[list[Layer], Layer]:
+def hidden_and_output(model: nn.Module, output: str | None) -> tuple[list[Layer], Layer]:
     """All layers but the output, and the output."""
     layers = {path: module for path, module in model.named_modules() if isinstance(module, Layer)}
     if not layers:

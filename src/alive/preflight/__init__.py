@@ -1,6 +1,6 @@
 """Before any training: how likely a network is born dead on the data or loses its signal, and what to change."""
 
 from .judge import preflight
-from .record import RISK, Preflight, Remedy
+from .record import RISK, Preflight
 
-__all__ = ["RISK", "Preflight", "Remedy", "preflight"]
+__all__ = ["RISK", "Preflight", "preflight"]

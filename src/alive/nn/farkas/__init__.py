@@ -1,7 +1,7 @@
 """Farkas layers, blocks and networks: one unit of every layer is active at every input, by construction."""
 
 from .blocks import FarkasResidual, FarkasStep
-from .conv import FarkasConv, FarkasConv1d, FarkasConv2d, FarkasConv3d
+from .conv import FarkasConv1d, FarkasConv2d, FarkasConv3d
 from .layers import Farkas, FarkasAggregate, FarkasLinear, Weighted
 from .nets import FarkasNet, ResNet
 from .plain import guarantees, materialised
@@ -11,7 +11,6 @@ __all__ = [
     "PRESETS",
     "Farkas",
     "FarkasAggregate",
-    "FarkasConv",
     "FarkasConv1d",
     "FarkasConv2d",
     "FarkasConv3d",

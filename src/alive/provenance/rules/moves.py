@@ -22,7 +22,7 @@ def viewed(op: Op, families: Families) -> Results:
     if op.name in ("view", "_unsafe_view", "_reshape_alias", "reshape", "view_copy"):
         new = op.outputs()[0].shape
         return both(o, lambda owner: squeezed(regrouped(owner, x.shape, new)))
-    args = [v for k, v in op._given.items() if k != "self"]
+    args = [v for k, v in op.given.items() if k != "self"]
 
     def replay(owner: Tensor) -> list[Tensor]:
         seen = op.func(owner.expand(x.shape), *args)
@@ -53,7 +53,7 @@ def replayed(op: Op, families: Families) -> Results:
     o = op.of(x)
     if not o.data:
         return op.plain(op.outputs()[0].ndim)
-    args = [v for k, v in op._given.items() if k != "self"]
+    args = [v for k, v in op.given.items() if k != "self"]
     return both(o, lambda owner: op.func(owner.expand(x.shape), *args))
 
 
