@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from shape import SOURCE, readers, sources, unused
+
+import alive
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+HOMES = {"typer": {"cli", "__main__"}, "matplotlib": {"report"}, "numba": {"functional"}, "sqlite3": set()}
 
 
 def snippets(language: str) -> list[object]:
@@ -28,13 +33,37 @@ def test_python_in_the_documents_runs(code, tmp_path, monkeypatch):
     exec(compile(code, "snippet", "exec"), {"__name__": "__main__"})
 
 
-def test_the_readme_tree_names_every_file():
+def test_the_map_names_every_file():
     """Each as often as there are files of that name, and no other."""
-    tree = (ROOT / "README.md").read_text().split("## The tree")[1]
+    tree = (ROOT / "docs" / "map.md").read_text()
     entries = ("__init__.py", "__main__.py")
     named = Counter(name for name in re.findall(r"\b\w+\.py\b", tree) if name not in entries)
     files = Counter(path.name for path in (ROOT / "src" / "alive").rglob("*.py") if path.name not in entries)
     assert named == files
+
+
+def test_the_readme_leads_to_every_document():
+    """And every link in it leads somewhere."""
+    links = set(re.findall(r"\]\((docs/[^)#]+)\)", (ROOT / "README.md").read_text()))
+    assert all((ROOT / link).exists() for link in links)
+    assert {f"docs/{path.name}" for path in DOCUMENTS[1:]} <= links
+
+
+def test_import_contracts_name_every_room():
+    """What may not import a package is everything but the rooms where that package belongs."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    rooms = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    for contract in contracts:
+        if contract["type"] == "forbidden":
+            named = {module.removeprefix("alive.") for module in contract["source_modules"]}
+            assert rooms - named - {"__init__"} <= HOMES[contract["forbidden_modules"][0]]
+
+
+def test_exported_names_are_used_or_documented():
+    """Of the public rooms: in some other package, a test or a document. A name that nobody needs is not exported."""
+    public = {"__init__.py", *(f"{room}/__init__.py" for room in alive._ROOMS)}
+    left = unused(sources(), readers())
+    assert {path: names for path, names in left.items() if path in public} == {}
 
 
 def test_imports_point_downward():

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..nn.farkas import FarkasAggregate, FarkasConv2d
 from .figure import Figure, interleaved
-from .penalty import _saved_bytes, _step
+from .penalty import saved_bytes, training_step
 
 DEPTH, WIDTH, BATCH, SIDE = 10, 64, 64, 32
 TIME, SAVED = 1.05, 1.01  # the most that a step may take, and keep for backward, relative to plain
@@ -80,6 +80,6 @@ def _rivals(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = Chain(layer, depth, width)
-        steps[layer.__name__] = _step(model, None, x, y)
-        saved[layer.__name__] = _saved_bytes(model, None, x, y)
+        steps[layer.__name__] = training_step(model, None, x, y)
+        saved[layer.__name__] = saved_bytes(model, None, x, y)
     return steps, saved

@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from ..nn.skips import COMPARED
 from ..nn.van import Gate
 from ..surgery.fold import fold
+from ..torch_private import TorchDispatchMode, tree_leaves
 from .figure import Figure, interleaved
 
 N, BASE, BATCH, SIDE = 2, 16, 32, 32  # 8n+2 = 18 layers

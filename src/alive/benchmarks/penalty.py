@@ -74,12 +74,13 @@ def _rivals(depth: int, width: int, batch: int) -> tuple[dict[str, Callable[[], 
     for name, attach in (("plain", None), ("alive", Jumpstart), ("straightforward", Straightforward)):
         model = RectangularConv(3, 10, depth=depth, width=width, generator=torch.Generator().manual_seed(0))
         keep = attach(model) if attach else None
-        steps[name] = _step(model, keep, x, y)
-        saved[name] = _saved_bytes(model, keep, x, y)
+        steps[name] = training_step(model, keep, x, y)
+        saved[name] = saved_bytes(model, keep, x, y)
     return steps, saved
 
 
-def _step(model: nn.Module, keep: Any, x: Tensor, y: Tensor) -> Callable[[], object]:
+def training_step(model: nn.Module, keep: Any, x: Tensor, y: Tensor) -> Callable[[], object]:
+    """A step of Adam on one batch, with the penalty of `keep` unless it is None."""
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
 
     def step() -> None:
@@ -93,7 +94,7 @@ def _step(model: nn.Module, keep: Any, x: Tensor, y: Tensor) -> Callable[[], obj
     return step
 
 
-def _saved_bytes(model: nn.Module, keep: Any, x: Tensor, y: Tensor) -> Callable[[], int]:
+def saved_bytes(model: nn.Module, keep: Any, x: Tensor, y: Tensor) -> Callable[[], int]:
     """Bytes of all storages that one forward pass keeps for backward, each counted once."""
 
     def measure() -> int:

@@ -4,8 +4,8 @@ What the advice of a census says was measured here: `docs/advice.md` has the tab
 """
 
 from .book import Book, made, read_rows, write_rows
-from .cures import CURES, Cure
-from .patients import PATIENTS, Patient
+from .cures import CURES
+from .patients import PATIENTS
 from .trial import ADVICE, HEALTHY, Row, run, treat, trials
 
 __all__ = [
@@ -14,8 +14,6 @@ __all__ = [
     "HEALTHY",
     "PATIENTS",
     "Book",
-    "Cure",
-    "Patient",
     "Row",
     "made",
     "read_rows",

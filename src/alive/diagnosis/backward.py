@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ..errors import AliveError, fault
 from ..provenance import Layout, tensors
+from ..torch_private import is_functorch_wrapped_tensor
 from .signal import Signal, norms
 
 Loss = Callable[[Any, Any], Tensor]

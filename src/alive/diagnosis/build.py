@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..nn import starts_for
 from ..nn.init import Layer
 from ..nn.norms import NORMS
+from ..torch_private import BatchNorm
 from .norms import fresh_norms
 
 
@@ -41,7 +41,7 @@ def build(model: nn.Module) -> Build:
 
 def _has_moved(part: nn.Module) -> bool:
     """Whether a part cannot be as it was built: PyTorch draws biases within 1/sqrt(fan_in), others set them alike."""
-    if isinstance(part, _BatchNorm):
+    if isinstance(part, BatchNorm):
         seen = part.num_batches_tracked
         return isinstance(seen, Tensor) and _readable(seen) and bool(seen > 0)
     if not isinstance(part, Layer) or part.bias is None or not _readable(part.bias):

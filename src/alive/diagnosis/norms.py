@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import AliveError
 from ..feed import batches
+from ..torch_private import BatchNorm
 
 
 def fresh_norms(model: nn.Module) -> Iterator[str]:
@@ -20,7 +20,7 @@ def fresh_norms(model: nn.Module) -> Iterator[str]:
 
 
 def _is_fresh(module: nn.Module) -> bool:
-    if not isinstance(module, _BatchNorm) or module.running_mean is None or module.num_batches_tracked is None:
+    if not isinstance(module, BatchNorm) or module.running_mean is None or module.num_batches_tracked is None:
         return False
     seen = module.num_batches_tracked
     return not seen.is_meta and int(seen) == 0
@@ -28,7 +28,7 @@ def _is_fresh(module: nn.Module) -> bool:
 
 def settle(model: nn.Module, data: Any, *, forward: Callable[[nn.Module, Any], Any] | None = None) -> None:
     """Let fresh batch norms take the mean and spread of all the data, as they do in the first steps of training."""
-    fresh = [module for module in model.modules() if isinstance(module, _BatchNorm) and _is_fresh(module)]
+    fresh = [module for module in model.modules() if isinstance(module, BatchNorm) and _is_fresh(module)]
     if not fresh:
         return
     with _learning(fresh), torch.no_grad(), suppress(AliveError):  # a batch of one point has no spread
@@ -37,7 +37,7 @@ def settle(model: nn.Module, data: Any, *, forward: Callable[[nn.Module, Any], A
 
 
 @contextmanager
-def _learning(norms: list[_BatchNorm]) -> Iterator[None]:
+def _learning(norms: list[BatchNorm]) -> Iterator[None]:
     """These norms alone in training mode, with the mean over all batches for running statistics."""
     was = [(norm, norm.training, norm.momentum) for norm in norms]
     for norm in norms:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..functional.signals import RESOLVED
 from ..provenance import Grid, Layout, Scattered, tensors
+from ..torch_private import is_functorch_wrapped_tensor
 
 MOST_FEATURES = 2**22  # of a layer, beyond which its maps are compared by their means
 MOST_UNITS = 512  # of which a covariance is kept

@@ -4,7 +4,7 @@ from .dropout import AnnealedDropout, set_epoch
 from .farkas import FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear, FarkasNet, FarkasResidual
 from .fixup import FixupNet
 from .highway import Highway
-from .identity import AllConvResNet, IdentityBlock, all_conv_34
+from .identity import AllConvResNet, all_conv_34
 from .init import INITIALISERS, initialise_, starts_for
 from .norms import Standardise, with_batch_norm
 from .rectangular import Rectangular, RectangularConv, parse_rectangle
@@ -25,7 +25,6 @@ __all__ = [
     "FarkasResidual",
     "FixupNet",
     "Highway",
-    "IdentityBlock",
     "Rectangular",
     "RectangularConv",
     "ResNet",

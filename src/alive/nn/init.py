@@ -8,10 +8,10 @@ from types import EllipsisType
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import AliveError, expect, expect_one_of, near
 from ..registry import Registry
+from ..torch_private import BatchNorm
 
 Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 Initialiser = Callable[[Sequence[Layer], Layer, Generator | None, float], None]
@@ -109,10 +109,10 @@ def initialise_(
         raise AliveError(f"noise belongs to the initialiser 'mirrored', not to {name!r}", "Leave noise out")
     noise = MIRROR_NOISE if noise is None else noise
     expect([(math.isfinite(noise) and noise >= 0, f"noise must be finite and at least 0, got {noise}")])
-    hidden, last = _split(model, output)
+    hidden, last = hidden_and_output(model, output)
     INITIALISERS[name](hidden, last, generator, noise)
     for module in model.modules():
-        if isinstance(module, _BatchNorm):
+        if isinstance(module, BatchNorm):
             module.reset_parameters()
 
 
@@ -123,7 +123,7 @@ def starts_for(model: nn.Module) -> tuple[str, ...]:
     ('glorot', 'kaiming', 'torch', 'zeros')
     """
     try:
-        hidden, last = _split(model, None)
+        hidden, last = hidden_and_output(model, None)
     except AliveError:
         return ()
     if any(isinstance(layer.weight, nn.UninitializedParameter) for layer in (*hidden, last)):
@@ -135,7 +135,7 @@ def starts_for(model: nn.Module) -> tuple[str, ...]:
     return tuple(INITIALISERS.own)
 
 
-def _split(model: nn.Module, output: str | None) -> tuple[list[Layer], Layer]:
+def hidden_and_output(model: nn.Module, output: str | None) -> tuple[list[Layer], Layer]:
     """All layers but the output, and the output."""
     layers = {path: module for path, module in model.named_modules() if isinstance(module, Layer)}
     if not layers:
@@ -144,7 +144,7 @@ def _split(model: nn.Module, output: str | None) -> tuple[list[Layer], Layer]:
         )
     if output is not None and output not in layers:
         raise AliveError(f"{type(model).__name__} has no layer {output!r}", near(output, layers))
-    computed = [path for path, layer in layers.items() if "weight" not in layer._parameters]
+    computed = [path for path, layer in layers.items() if "weight" not in dict(layer.named_parameters(recurse=False))]
     if computed:
         raise AliveError(
             f"the weight of {computed[0]} is computed from others, as by weight_norm, and cannot be started itself",

@@ -6,12 +6,12 @@ from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import AliveError
-from .init import _split
+from ..torch_private import BatchNorm
+from .init import hidden_and_output
 
-NORMS = (_BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
+NORMS = (BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm)
 
 
 class FeatureNorm(nn.BatchNorm1d):
@@ -76,7 +76,7 @@ def with_batch_norm(model: nn.Module, *, output: str | None = None) -> nn.Module
     if held:
         raise AliveError(f"the model has norms already, such as {held[0]}", "Leave them as they are")
     twin = deepcopy(model)
-    hidden, _ = _split(twin, output)
+    hidden, _ = hidden_and_output(twin, output)
     if twin in hidden or not hidden:
         raise AliveError(f"{type(model).__name__} has no hidden layer", "Batch norm stands behind hidden layers")
     for parent in list(twin.modules()):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..torch_private import storage_id
 from .op import Op
 
 KEEPS = frozenset(
@@ -95,7 +96,7 @@ class Families:
 
     def _memory(self, weight: Tensor, source: Hashable) -> Hashable:
         """What weights are known by: the place of a parameter's numbers and how they lie, or what they were made of."""
-        storage = weight.untyped_storage()._cdata
+        storage = storage_id(weight)
         if storage not in self.storages:
             return source
         steps = tuple(step for n, step in zip(weight.shape, weight.stride(), strict=True) if n > 1)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from ..torch_private import storage_id
 from .owners import LOST, Owners, compact, together
 
 Geometry = tuple[int, torch.Size, tuple[int, ...], int]
@@ -38,7 +39,7 @@ class Memory:
 
     def get(self, t: Tensor) -> Owners | None:
         """The owners of a tensor; None if its storage was never seen."""
-        held = self._held.get(t.untyped_storage()._cdata)
+        held = self._held.get(storage_id(t))
         if held is None:
             return None
         place = geometry(t)
@@ -49,18 +50,18 @@ class Memory:
 
     def put(self, t: Tensor, owners: Owners) -> None:
         """Note the owners of a tensor that was made, or seen for the first time."""
-        storage = t.untyped_storage()
-        held = self._held.get(storage._cdata)
+        key = storage_id(t)
+        held = self._held.get(key)
         if held is None:
-            held = self._held[storage._cdata] = _Held(StorageWeakRef(storage))
+            held = self._held[key] = _Held(StorageWeakRef(t.untyped_storage()))
         held.seen[geometry(t)] = owners
 
     def write(self, t: Tensor, owners: Owners) -> None:
         """Note that a tensor was written to: what lies in the same bytes changes with it."""
-        storage = t.untyped_storage()
-        held = self._held.get(storage._cdata)
+        storage, key = t.untyped_storage(), storage_id(t)
+        held = self._held.get(key)
         if held is None or t.numel() * t.element_size() == storage.nbytes():
-            self._held[storage._cdata] = _Held(StorageWeakRef(storage), {geometry(t): owners})
+            self._held[key] = _Held(StorageWeakRef(storage), {geometry(t): owners})
             return
         flat = _flat(held, t)
         offset, size, stride, _ = geometry(t)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..torch_private import schema_of
 from .owners import Owners, constant, lost, together
 
 Results = Owners | Sequence[Owners | None]
@@ -18,16 +19,16 @@ class Op:
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owners: Callable[[Tensor], Owners]):
         self.func = func
-        schema = func._schema
+        schema = schema_of(func)
         self.name: str = schema.name.split("::")[1]
-        self._given = dict(zip((a.name for a in schema.arguments), args, strict=False)) | kwargs
+        self.given = dict(zip((a.name for a in schema.arguments), args, strict=False)) | kwargs
         self._schema, self._owners = schema, owners
         self.out: Any = None
 
     def __getitem__(self, name: str) -> Any:
         """An argument by its name in the schema, or its default."""
-        if name in self._given:
-            return self._given[name]
+        if name in self.given:
+            return self.given[name]
         return next((a.default_value for a in self._schema.arguments if a.name == name), None)
 
     def __contains__(self, name: str) -> bool:
@@ -39,7 +40,7 @@ class Op:
 
     def tensors(self) -> Iterator[Tensor]:
         """All tensors among the arguments, but those that are only written to."""
-        for name, value in self._given.items():
+        for name, value in self.given.items():
             if name != "out":
                 yield from _tensors(value)
 
@@ -54,7 +55,7 @@ class Op:
 
     def source(self) -> Hashable:
         """What a result without points is made of."""
-        plain = [(k, v) for k, v in self._given.items() if not any(True for _ in _tensors(v))]
+        plain = [(k, v) for k, v in self.given.items() if not any(True for _ in _tensors(v))]
         return hash((str(self.func), str(plain), *(self.of(t).source for t in self.tensors())))
 
     def plain(self, ndim: int) -> Owners:

@@ -16,8 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode, _push_mode
 
+from ..torch_private import (
+    DisableTorchFunction,
+    TorchDispatchMode,
+    current_dispatch_mode,
+    pop_dispatch_mode,
+    push_dispatch_mode,
+    schema_of,
+    storage_id,
+)
 from .families import Families, Family
 from .memory import Memory
 from .one_sided import is_one_sided
@@ -82,7 +90,7 @@ class Tracker(TorchDispatchMode):
         self._names.setdefault(source, name)
         owners = constant(p.ndim, source, weight=True)
         with suppress(RuntimeError, NotImplementedError, ValueError):
-            self.families.storages.add(p.untyped_storage()._cdata)
+            self.families.storages.add(storage_id(p))
         self._put(p, owners)
         return owners
 
@@ -97,16 +105,16 @@ class Tracker(TorchDispatchMode):
     @contextmanager
     def quiet(self) -> Iterator[None]:
         """What is computed inside is not the model's."""
-        on_top = _get_current_dispatch_mode() is self  # else another mode was entered since, and stays
+        on_top = current_dispatch_mode() is self  # else another mode was entered since, and stays
         self.deaf += 1
         if on_top:
-            _pop_mode()
+            pop_dispatch_mode()
         try:
             yield
         finally:
             self.deaf -= 1
             if on_top:
-                _push_mode(self)
+                push_dispatch_mode(self)
 
     def family(self, owners: Owners) -> Family | None:
         """The operation that made the units of a tensor: the last one, where there are several."""
@@ -138,11 +146,11 @@ class Tracker(TorchDispatchMode):
             self._stance.__exit__(None, None, None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunction():  # function modes have seen the call already, by its own name
+        with DisableTorchFunction():  # function modes have seen the call already, by its own name
             return self._run(func, args, kwargs or {})
 
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        if self.deaf or not hasattr(func, "_schema"):
+        if self.deaf or schema_of(func) is None:
             return self._opaque(func, args, kwargs)
         op = Op(func, args, kwargs, self.owners)
         if op.name in ("as_strided", "as_strided_"):  # it is known by the bytes it shows

@@ -10,15 +10,14 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
 from ..errors import AliveError, expect
 from ..nn.dirac import DiracConv2d, DiracLinear
 from ..nn.van import Gate, VANBlock
 from ..taps import bare, watchers
+from ..torch_private import BatchNorm, tree_leaves
 from .phase_out import GatedSkip
 from .reading import copied, evaluating, graph_of, largest_difference, named, outputs, replace_module
 
@@ -138,7 +137,7 @@ def refresh_batch_norm_(model: nn.Module, batches: Tensor | Iterable[Any], *, ar
     >>> net[0].running_mean.tolist()
     [2.0, 4.0]
     """
-    norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    norms = [module for module in model.modules() if isinstance(module, BatchNorm) and module.track_running_stats]
     kept = [(norm.momentum, {name: number.clone() for name, number in norm.named_buffers()}) for norm in norms]
     seen = 0
     try:
@@ -266,7 +265,7 @@ class _Flow(TorchFunctionMode):
         super().__init__()
         modules = list(model.modules())
         self.layers: dict[int, Any] = {id(m.weight): m for m in modules if type(m) in MERGEABLE and _own(m)}
-        self.norms: dict[int, Any] = {id(m.running_mean): m for m in modules if isinstance(m, _BatchNorm)}
+        self.norms: dict[int, Any] = {id(m.running_mean): m for m in modules if isinstance(m, BatchNorm)}
         self.made: dict[int, tuple[Any, Tensor]] = {}  # by value: its layer, and the value, held so that ids stay apart
         self.readers: dict[int, list[Any]] = {}
         self.calls: Counter[Any] = Counter()
@@ -298,7 +297,7 @@ class _Flow(TorchFunctionMode):
 
 def _own(layer: nn.Module) -> bool:
     """Whether a layer's weight is a parameter, and not computed by a hook."""
-    return "weight" in layer._parameters
+    return "weight" in dict(layer.named_parameters(recurse=False))
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

@@ -153,7 +153,7 @@ def _with_rulers(model: nn.Module, blocks: Sequence[str | tuple[str, str]] | Non
     found = 0
     for path, module, skip in list(_sought(model) if blocks is None else _declared(model, blocks)):
         if skip is not None and skip in dict(module.named_children()) and not _can_follow(module, path):
-            module._modules[skip] = GatedSkip(module.get_submodule(skip), _Ruler(path, None, unit_axis))
+            module.add_module(skip, GatedSkip(module.get_submodule(skip), _Ruler(path, None, unit_axis)))
             found += 1
             continue
         if blocks is None and not _can_follow(module, path) and not mentions_addition(module):

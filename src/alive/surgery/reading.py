@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
-from torch.utils._pytree import tree_map
 
 from ..diagnosis.modes import Modes
 from ..errors import AliveError
+from ..torch_private import children_of, tree_map
 
 ADD_FUNCTIONS = (operator.add, operator.iadd, torch.add)
 ADD_METHODS = ("add", "add_", "__add__", "__iadd__")
@@ -151,9 +151,9 @@ def replace_module(model: nn.Module, old: nn.Module, new: nn.Module) -> nn.Modul
     if model is old:
         return new
     for parent in list(model.modules()):
-        for name, child in list(parent._modules.items()):
+        for name, child in list(children_of(parent).items()):
             if child is old:
-                parent._modules[name] = new
+                parent.add_module(name, new)
     return model
 
 

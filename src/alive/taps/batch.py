@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ..provenance import leaves
+from ..torch_private import storage_id
 
 
 class Batch:
@@ -20,7 +21,7 @@ class Batch:
     def __init__(self, batch: Any, point_axis: int | None) -> None:
         found = [leaf for leaf in leaves(batch) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
         alike = point_axis is not None and len(found) > 1 and len({leaf.shape for leaf in found}) == 1
-        self._storages = {leaf.untyped_storage()._cdata: k for k, leaf in enumerate(found)} if alike else {}
+        self._storages = {storage_id(leaf): k for k, leaf in enumerate(found)} if alike else {}
         self._alone: set[int] = set()
 
     def enter(self, inputs: Any) -> None:
@@ -29,7 +30,7 @@ class Batch:
             given = {
                 self._storages[s]
                 for leaf in leaves(inputs)
-                if isinstance(leaf, Tensor) and (s := leaf.untyped_storage()._cdata) in self._storages
+                if isinstance(leaf, Tensor) and (s := storage_id(leaf)) in self._storages
             }
             self._alone |= given if len(given) == 1 else set()
 

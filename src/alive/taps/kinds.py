@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ..functional.activations import Activation, celu, elu, relu6, selu, softplus
 from ..registry import Registry
+from ..torch_private import storage_id
 
 
 class Seen(NamedTuple):
@@ -248,7 +249,7 @@ class Masks:
 def _where(t: Tensor) -> tuple[Any, ...]:
     """Which numbers a tensor is."""
     try:
-        return (t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride())
+        return (storage_id(t), t.storage_offset(), t.shape, t.stride())
     except (RuntimeError, NotImplementedError):
         return (id(t),)
 

@@ -10,6 +10,8 @@ from types import FrameType
 import torch
 from torch import nn
 
+from ..torch_private import module_call
+
 ALIVE = Path(__file__).parents[1]
 # Frames of these are no model's: torch, and the rooms of ours that watch.
 SKIPPED = (
@@ -25,7 +27,7 @@ def line_of_call(outermost: nn.Module | None, *, inside: bool) -> str:
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is nn.Module._call_impl.__code__:
+        if frame.f_code is module_call:
             inside = False
             if frame.f_locals.get("self") is outermost:
                 return ""

@@ -11,6 +11,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from ..errors import AliveError
 from ..functional.activations import Activation
+from ..torch_private import children_of
 from .kinds import hides
 
 DECLARE = "activations={MyActivation: alive.functional.Activation('mine', cutoff=0.0)}"
@@ -40,7 +41,7 @@ def bare(model: nn.Module) -> nn.Module:
 def named_modules(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Every module that runs in Python, with its path; what torch.compile wraps around a part is no part of its own."""
     for path, module in root.named_modules():
-        if not isinstance(module, torch.jit.ScriptModule) and "_orig_mod" not in module._modules:
+        if not isinstance(module, torch.jit.ScriptModule) and "_orig_mod" not in children_of(module):
             yield ".".join(step for step in path.split(".") if step != "_orig_mod"), module
 
 

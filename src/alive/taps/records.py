@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..functional.activations import Activation
 from ..provenance import Layout
+from ..torch_private import children_of, parameters_of
 from .declared import Output
 from .kinds import HANDMADE
 
@@ -82,7 +83,7 @@ class Place(NamedTuple):
         """What is known of a module: with neither children nor parameters, it is the activation that it calls."""
         kind = type(module)
         activation = activations.get(kind) or HANDMADE.get(f"{kind.__module__}.{kind.__qualname__}")
-        alone = bool(path) and not module._modules and not module._parameters
+        alone = bool(path) and not children_of(module) and not parameters_of(module)
         return cls(path, alone, activation, outputs.get(kind))
 
 

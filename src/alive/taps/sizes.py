@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..provenance import Grid, Layout
+from ..torch_private import in_backward, is_faked, is_proxy_tracing, is_torch_function_off, is_transformed
 
 WHY = "the pass could not be followed, and sizes do not tell; run the model once as it is, before compiling it"
 
@@ -42,18 +43,11 @@ _STAYS = {
 
 def follows() -> bool:
     """Whether a pass that begins now can be followed operation by operation."""
-    if (
-        torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._current_graph_task_id() != -1
-    ):
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return False
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if in_backward() or is_transformed():
         return False
-    key = torch._C._TorchDispatchModeKey.PROXY  # make_fx
-    if torch._C._get_dispatch_mode(key) is not None or torch._ops._get_dispatch_mode_pre_dispatch(key) is not None:
-        return False
-    return torch._guards.detect_fake_mode() is None and not torch._C._is_torch_function_all_disabled()
+    return not (is_proxy_tracing() or is_faked() or is_torch_function_off())
 
 
 def rows_of(inputs: tuple[tuple[Any, ...], Mapping[str, Any]], point_axis: int | None) -> int:

@@ -19,13 +19,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from ..errors import AliveError
 from ..functional.activations import Activation
 from ..provenance import Layout, Owners, Tracker, count, enter, read, tensors
+from ..torch_private import FakeTensor, forget_forward_hook, forward_hooks_of, module_call
 from .batch import Batch, shapes_of
 from .book import ANY, Book, Entry
 from .declared import Output, declared, expect_outputs
@@ -98,11 +98,9 @@ class Taps:
         self._handles = [handle for module, place in hooked.items() for handle in self._hook(module, place)]
 
     def _hook(self, module: nn.Module, place: Place) -> Iterator[RemovableHandle]:
-        for hooks in (module._forward_pre_hooks, module._forward_hooks):
-            for key in [key for key, hook in hooks.items() if hook is _idle]:
-                del hooks[key]
-                module._forward_hooks_always_called.pop(key, None)
-                module._forward_pre_hooks_with_kwargs.pop(key, None)
+        for key, hook in forward_hooks_of(module).items():
+            if hook is _idle:
+                forget_forward_hook(module, key)
         # Of the module that is called, the inputs are wanted, by whatever name they come.
         yield module.register_forward_pre_hook(_Enter(self, place), with_kwargs=True)
         yield module.register_forward_hook(_Leave(self, place), always_call=True)
@@ -468,7 +466,7 @@ def _left_in_a_copy() -> Callable[..., None]:
 def _is_on_stack(module: nn.Module | None, times: int) -> bool:
     frame = sys._getframe()
     while frame is not None and times:
-        times -= frame.f_code is nn.Module._call_impl.__code__ and frame.f_locals["self"] is module
+        times -= frame.f_code is module_call and frame.f_locals["self"] is module
         frame = frame.f_back  # type: ignore[assignment]
     return not times
 
@@ -476,6 +474,6 @@ def _is_on_stack(module: nn.Module | None, times: int) -> bool:
 def watchers(model: nn.Module) -> Iterator[Watcher]:
     """Whoever watches any part of the model now."""
     for module in bare(model).modules():
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, _Hook):
+        for hook in forward_hooks_of(module).values():
+            if isinstance(hook, _Enter):
                 yield hook.taps.watcher

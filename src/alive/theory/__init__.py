@@ -3,7 +3,7 @@
 from .birth import Birth, Estimate, birth
 from .certificates import Certificate, certify
 from .linear_residual import Landscape, landscape, study
-from .memoriser import Memorised, Memoriser, memorise
+from .memoriser import Memorised, memorise
 from .merging import arriving, spreads
 from .near_identity import Factorisation, factor_near_identity
 from .probability import depth_for, layer_dead, network_dead, point_dead, some_unit_dead, width_for
@@ -16,7 +16,6 @@ __all__ = [
     "Factorisation",
     "Landscape",
     "Memorised",
-    "Memoriser",
     "Verification",
     "arriving",
     "birth",

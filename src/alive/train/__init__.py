@@ -1,10 +1,9 @@
 """Train one network: a loop to read in one sitting, checkpoints that resume to the bit, logs."""
 
-from .checkpoint import Checkpoint
-from .log import CsvLogger, Logger, Progress, TensorBoardLogger, progress_bar
+from .log import CsvLogger, Logger, TensorBoardLogger, progress_bar
 from .loop import Keeper, Mover, train
-from .losses import LOSSES, Loss, loss_of
-from .net import Net, NetResult, train_net
+from .losses import LOSSES
+from .net import Net, train_net
 from .points import Points, first
 from .ranks import Ranks, joined
 from .result import Best, Epoch, Result
@@ -16,18 +15,14 @@ __all__ = [
     "OPTIMISERS",
     "POINTS_AT_ONCE",
     "Best",
-    "Checkpoint",
     "CsvLogger",
     "Epoch",
     "Keeper",
     "Logger",
-    "Loss",
     "LrSchedule",
     "Mover",
     "Net",
-    "NetResult",
     "Points",
-    "Progress",
     "Ranks",
     "Result",
     "Settings",
@@ -38,7 +33,6 @@ __all__ = [
     "in_vain",
     "joined",
     "logits_of",
-    "loss_of",
     "progress_bar",
     "task_loss",
     "task_of",

@@ -15,10 +15,10 @@ from datetime import timedelta
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import AliveError
+from ..torch_private import BatchNorm
 
 CPU = torch.device("cpu")
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # what torchrun says
@@ -151,7 +151,7 @@ def _device(local_rank: str) -> torch.device:
 def _expect_whole_norms(model: nn.Module) -> None:
     """Refuse batch norm that would see a part of the batch only."""
     for path, module in model.named_modules():
-        if isinstance(module, _BatchNorm) and not isinstance(module, nn.SyncBatchNorm):
+        if isinstance(module, BatchNorm) and not isinstance(module, nn.SyncBatchNorm):
             raise AliveError(
                 f"{path} is a {type(module).__name__} and would see only one rank's part of the batch",
                 "Train without batch norm, on one rank, or on GPUs with nn.SyncBatchNorm.convert_sync_batchnorm(model)",

@@ -1,7 +1,7 @@
 """Farkas layers, blocks and networks: one unit of every layer is active at every input, by construction."""
 
 from .blocks import FarkasResidual, FarkasStep
-from .conv import FarkasConv, FarkasConv1d, FarkasConv2d, FarkasConv3d
+from .conv import FarkasConv1d, FarkasConv2d, FarkasConv3d
 from .layers import Farkas, FarkasAggregate, FarkasLinear, Weighted
 from .nets import FarkasNet
 from .plain import guarantees, materialised
@@ -9,7 +9,6 @@ from .plain import guarantees, materialised
 __all__ = [
     "Farkas",
     "FarkasAggregate",
-    "FarkasConv",
     "FarkasConv1d",
     "FarkasConv2d",
     "FarkasConv3d",

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 
 from torch import nn
 
+from ...torch_private import children_of
+
 
 class Guaranteed(nn.Module, ABC):
     """A layer or block whose largest pre-activation is bounded from below at every input."""
@@ -47,7 +49,7 @@ def materialised(model: nn.Module) -> nn.Module:
 def _plain(module: nn.Module, made: dict[nn.Module, nn.Module]) -> nn.Module:
     if module not in made:
         made[module] = module.to_plain() if isinstance(module, Guaranteed) else module
-        for name, child in list(module._modules.items()) if made[module] is module else ():
+        for name, child in list(children_of(module).items()) if made[module] is module else ():
             if child is not None:
-                module._modules[name] = _plain(child, made)
+                module.add_module(name, _plain(child, made))
     return made[module]

@@ -9,7 +9,7 @@ from .rule import Rule
 from .sums import counted, gridded, over, pooled, refolded, sampled, summed_over, unfolded
 from .weighted import attended, convolved, grouped, linear, multiplied, paired, recurrent, times_vector, trilinear
 
-__all__ = ["RULES", "Rule", "elementwise", "viewed"]
+__all__ = ["RULES", "elementwise", "viewed"]
 
 
 def _called(rule: Rule, names: str) -> dict[str, Rule]:

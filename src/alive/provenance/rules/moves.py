@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ...torch_private import packed_rows, padded_rows, storage_id
 from ..families import Families
 from ..op import Op, Results
 from ..owners import LOST, NONE, Owners, compact, nobody, reduced, regrouped, squeezed, varying
@@ -21,7 +22,7 @@ def viewed(op: Op, families: Families) -> Results:
     if op.name in ("view", "_unsafe_view", "_reshape_alias", "reshape", "view_copy"):
         new = op.outputs()[0].shape
         return both(o, lambda owner: squeezed(regrouped(owner, x.shape, new)))
-    args = [v for k, v in op._given.items() if k != "self"]
+    args = [v for k, v in op.given.items() if k != "self"]
 
     def replay(owner: Tensor) -> list[Tensor]:
         seen = op.func(owner.expand(x.shape), *args)
@@ -52,7 +53,7 @@ def replayed(op: Op, families: Families) -> Results:
     o = op.of(x)
     if not o.data:
         return op.plain(op.outputs()[0].ndim)
-    args = [v for k, v in op._given.items() if k != "self"]
+    args = [v for k, v in op.given.items() if k != "self"]
     return both(o, lambda owner: op.func(owner.expand(x.shape), *args))
 
 
@@ -126,7 +127,7 @@ def _units_of(parts: Sequence[Tensor], owners: Sequence[Owners], dim: int, famil
     if not _overlap(named):
         kin = {families.of(int(names.max())).start for names in named if len(names)}
         return [_renamed(unit, families) for unit in units] if len(kin) > 1 else units
-    if not any(dim in varying(unit) for unit in units) or len({t.untyped_storage()._cdata for t in parts}) == 1:
+    if not any(dim in varying(unit) for unit in units) or len(set(map(storage_id, parts))) == 1:
         return units
     rows = [_names(point) for point in points]
     if all(map(len, rows)) and not _overlap(rows):
@@ -174,7 +175,7 @@ def packed(op: Op, families: Families) -> Results:
     o = op.of(x)
 
     def rows(owner: Tensor) -> Tensor:
-        return torch._VF._pack_padded_sequence(owner.expand(x.shape), op["lengths"], op["batch_first"])[0]
+        return packed_rows(owner.expand(x.shape), op["lengths"], op["batch_first"])
 
     return [both(o, lambda owner: compact(rows(owner))), None]
 
@@ -185,7 +186,6 @@ def unpacked(op: Op, families: Families) -> Results:
     o = op.of(x)
 
     def maps(owner: Tensor) -> Tensor:
-        given = (owner.expand(x.shape), op["batch_sizes"], op["batch_first"], NONE, op["total_length"])
-        return torch._VF._pad_packed_sequence(*given)[0]
+        return padded_rows(owner.expand(x.shape), op["batch_sizes"], op["batch_first"], NONE, op["total_length"])
 
     return [both(o, lambda owner: compact(maps(owner))), None]

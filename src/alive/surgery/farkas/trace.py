@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from ...diagnosis.modes import Modes
@@ -22,6 +21,7 @@ from ...functional import Activation
 from ...functional.extremes import canonical
 from ...nn.farkas.plain import Guaranteed
 from ...taps import Call, Taps, without_activations
+from ...torch_private import BatchNorm, version_of
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 SUMS = (F.linear, torch.conv1d, torch.conv2d, torch.conv3d)
@@ -97,7 +97,7 @@ class Trace(TorchFunctionMode):
         """A layer or norm made `out`; its numbers tell which."""
         owned = next((self.owners[id(n)] for n in numbers if n is not None and id(n) in self.owners), [])
         for module in owned:
-            made = Made(out, out._version, self.paths[module][0], source)
+            made = Made(out, version_of(out), self.paths[module][0], source)
             self.made[id(out)] = made  # holds the tensor, so that no later one can have its id
             self.calls.setdefault(module, []).append(made)
             if source is not None:
@@ -106,7 +106,7 @@ class Trace(TorchFunctionMode):
     def _intact(self, x: Tensor) -> Made | None:
         """Who made x, unless it was changed in place since, as by `out += x`."""
         made = self.made.get(id(x))
-        return made if made is not None and made.version == x._version else None
+        return made if made is not None and made.version == version_of(x) else None
 
     def begin(self) -> None:
         """A pass begins."""
@@ -124,7 +124,7 @@ class Trace(TorchFunctionMode):
 
     def _pair(self, made: Made, call: Call) -> None:
         layer, norm = made, None
-        if isinstance(self.root.get_submodule(made.path), _BatchNorm):
+        if isinstance(self.root.get_submodule(made.path), BatchNorm):
             if made.source is None or made.source.dropped:
                 return
             layer, norm = made.source, made.path

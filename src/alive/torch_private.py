@@ -1,0 +1,275 @@
+"""Private names of torch that alive depends on, in one file, because any release of torch may change them.
+
+`PRIVATE` lists each name, what it is needed for, and why the public way does not do. A test looks each of them up in
+the installed torch. Below are the functions and classes through which the other files use them.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch._C import DisableTorchFunction
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._subclasses import FakeTensor
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import _get_current_dispatch_mode as current_dispatch_mode
+from torch.utils._python_dispatch import _pop_mode as pop_dispatch_mode
+from torch.utils._python_dispatch import _push_mode as push_dispatch_mode
+from torch.utils._pytree import tree_leaves, tree_map
+
+__all__ = [
+    "PRIVATE",
+    "BatchNorm",
+    "DisableTorchFunction",
+    "FakeTensor",
+    "Private",
+    "TorchDispatchMode",
+    "children_of",
+    "current_dispatch_mode",
+    "forget_forward_hook",
+    "forward_hooks_of",
+    "in_backward",
+    "is_faked",
+    "is_functorch_wrapped_tensor",
+    "is_proxy_tracing",
+    "is_torch_function_off",
+    "is_transformed",
+    "module_call",
+    "packed_rows",
+    "padded_rows",
+    "parameters_of",
+    "pop_dispatch_mode",
+    "push_dispatch_mode",
+    "schema_of",
+    "storage_id",
+    "tree_leaves",
+    "tree_map",
+    "version_of",
+]
+
+
+class Private(NamedTuple):
+    """One private name: where it is, what it is needed for, and why no public name does.
+
+    One that begins with Module, Tensor, Storage, Operator, Node, Function or Compiled is an attribute of such a thing.
+    """
+
+    name: str
+    needed_for: str
+    instead: str
+
+
+PRIVATE = (
+    # Which tensor is which.
+    Private(
+        "Storage._cdata",
+        "telling whether two tensors lie in the same memory",
+        "data_ptr() is 0 for every empty, fake and meta tensor, so that these would all be one",
+    ),
+    Private("Tensor._version", "seeing that a tensor was changed in place", "nothing public counts such changes"),
+    Private("Tensor._is_view", "in-place ReLUs on a view, which autograd treats differently", "nothing public says it"),
+    Private("torch._subclasses.FakeTensor", "tensors without values", "is_meta is False for them"),
+    Private(
+        "torch._C._functorch.is_functorch_wrapped_tensor",
+        "tensors inside torch.func, whose numbers cannot be read",
+        ".item() raises under vmap, but not under grad",
+    ),
+    # What is inside a module.
+    Private(
+        "torch.nn.modules.batchnorm._BatchNorm",
+        "finding every batch norm, those of other packages too",
+        "BatchNorm1d, 2d, 3d and SyncBatchNorm have no public base class; naming them misses subclasses of the base",
+    ),
+    Private(
+        "Module._modules",
+        "children by name",
+        "named_children() leaves out a child that was given before, and such children must be replaced as well",
+    ),
+    Private(
+        "Module._parameters",
+        "whether a module has a place for parameters, even if they are None",
+        "named_parameters() leaves out those that are None",
+    ),
+    Private(
+        "Module._save_to_state_dict",
+        "Farkas layers write which unit is the extra one, if it is not the last",
+        "get_extra_state() adds its entry to every checkpoint, and plain ones would no longer load",
+    ),
+    Private("Module._load_from_state_dict", "reading that entry again", "set_extra_state(), for the same reason"),
+    Private(
+        "Compiled._orig_mod",
+        "the model inside torch.compile(model)",
+        "nothing public gives it back",
+    ),
+    # Hooks.
+    Private("Module._forward_hooks", "finding our own hooks in a copied model", "hooks can be added, but not listed"),
+    Private("Module._forward_pre_hooks", "the same for hooks that run before", "hooks can be added, but not listed"),
+    Private(
+        "Module._forward_hooks_always_called", "removing such a hook in a copy", "its handle stayed with the original"
+    ),
+    Private("Module._forward_pre_hooks_with_kwargs", "the same", "the same"),
+    Private(
+        "torch.nn.Module._call_impl",
+        "reading on the stack which module is running, for the line that calls an activation",
+        "nn.Module.__call__ has a frame as well, but torch.fx puts another function there while it traces",
+    ),
+    # What torch is doing now.
+    Private(
+        "torch.utils._python_dispatch.TorchDispatchMode",
+        "following a pass operation by operation",
+        "a torch function mode sees what Python calls, not the operations that such a call is made of in C++",
+    ),
+    Private(
+        "torch.utils._python_dispatch._get_current_dispatch_mode",
+        "stepping out of our own mode for a moment",
+        "leaving our mode and entering it again would also switch torch.compile back and forth, at every layer",
+    ),
+    Private("torch.utils._python_dispatch._pop_mode", "the same", "the same"),
+    Private("torch.utils._python_dispatch._push_mode", "the same", "the same"),
+    Private(
+        "torch._C.DisableTorchFunction",
+        "not showing function modes an operation twice",
+        "DisableTorchFunctionSubclass, the documented one, turns off subclasses and leaves modes on",
+    ),
+    Private(
+        "torch._C._is_torch_function_all_disabled",
+        "whether a pass can be followed",
+        "nothing public says it",
+    ),
+    Private("torch._C._functorch.peek_interpreter_stack", "whether torch.func is running", "nothing public says it"),
+    Private("torch._C._functorch.get_interpreter_stack", "which transforms are running", "nothing public says it"),
+    Private("torch._C._functorch._wrap_for_grad", "noticing that a transform has ended", "nothing public says it"),
+    Private("torch._C._functorch.maybe_get_level", "the same", "the same"),
+    Private("torch._C._TorchDispatchModeKey", "whether make_fx or a fake mode is on", "nothing public says it"),
+    Private("torch._C._get_dispatch_mode", "the same", "the same"),
+    Private("torch._C._len_torch_dispatch_stack", "the same, cheaply", "the same"),
+    Private("torch._ops._get_dispatch_mode_pre_dispatch", "the same inside torch.export", "the same"),
+    Private("torch._guards.detect_fake_mode", "whether a fake mode is on", "nothing public says it"),
+    Private(
+        "torch._C._get_tracing_state",
+        "whether torch.jit.trace is running",
+        "torch.jit.is_tracing() says the same outside compiled code, and is used where that is enough",
+    ),
+    Private("torch.fx._symbolic_trace._is_fx_tracing_flag", "whether torch.fx is tracing", "nothing public says it"),
+    Private("torch.fx._symbolic_trace._assert_is_none", "knowing a check that torch.fx adds by itself", "none"),
+    Private("torch._C._current_graph_task_id", "whether a backward pass is running", "nothing public says it"),
+    Private(
+        "torch._C._autograd._get_current_graph_task_keep_graph",
+        "whether the graph is freed behind a backward pass",
+        "nothing public says it",
+    ),
+    Private(
+        "torch._C._autograd._top_saved_tensors_default_hooks",
+        "whether saved tensors go through hooks of the user's",
+        "nothing public says it",
+    ),
+    Private("torch.autograd.forward_ad._current_level", "whether forward-mode AD is on", "nothing public says it"),
+    # Autograd's graph.
+    Private("Function._backward_cls", "knowing the node of our own function in the graph", "its name is no proof"),
+    Private("Function._raw_saved_tensors", "whether a graph was freed", "saved_tensors raises, and unpacks them all"),
+    Private("Node._saved_result", "counting what a pass keeps for backward", "hooks see what is saved, not what stays"),
+    Private(
+        "torch.nn.parallel.distributed._find_tensors",
+        "parameters that DistributedDataParallel would call unused, found the way it does",
+        "a search of our own would have to repeat its rules",
+    ),
+    # Operations by their own names.
+    Private("Operator._schema", "the arguments of an operation by name", "nothing public lists the arguments"),
+    Private(
+        "torch._VF._pack_padded_sequence",
+        "the packing that nn.utils.rnn does, on owners",
+        "pack_padded_sequence() sorts first; what we repeat is the call after that",
+    ),
+    Private("torch._VF._pad_packed_sequence", "the way back", "pad_packed_sequence() takes a PackedSequence only"),
+    Private(
+        "torch.utils._pytree.tree_leaves",
+        "the tensors in nested inputs and outputs",
+        "torch 2.13 has no public module for this",
+    ),
+    Private("torch.utils._pytree.tree_map", "the same", "the same"),
+)
+
+module_call: CodeType = nn.Module._call_impl.__code__  # a frame with this code is the call of a module
+
+
+def storage_id(t: Tensor) -> int:
+    """The memory a tensor lies in; equal for all its views, and for no other tensor while it lives."""
+    return int(t.untyped_storage()._cdata)
+
+
+def version_of(t: Tensor) -> int:
+    """How often a tensor was changed in place."""
+    return t._version
+
+
+def children_of(module: nn.Module) -> dict[str, nn.Module | None]:
+    """The children by name, a child with two names twice."""
+    return module._modules
+
+
+def parameters_of(module: nn.Module) -> dict[str, nn.Parameter | None]:
+    """The module's own parameters by name, those that are None too."""
+    return module._parameters
+
+
+def forward_hooks_of(module: nn.Module) -> dict[int, Any]:
+    """Every hook before and after forward, by its number."""
+    return {**module._forward_pre_hooks, **module._forward_hooks}
+
+
+def forget_forward_hook(module: nn.Module, key: int) -> None:
+    """Remove a hook by its number."""
+    for kept in (
+        module._forward_pre_hooks,
+        module._forward_hooks,
+        module._forward_hooks_always_called,
+        module._forward_pre_hooks_with_kwargs,
+    ):
+        kept.pop(key, None)
+
+
+def schema_of(operator: Any) -> Any:
+    """The schema of an operation of torch; None for what is no such operation."""
+    return getattr(operator, "_schema", None)
+
+
+def packed_rows(padded: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
+    """Padded sequences as packed rows."""
+    rows: Tensor = torch._VF._pack_padded_sequence(padded, lengths, batch_first)[0]
+    return rows
+
+
+def padded_rows(rows: Tensor, batch_sizes: Tensor, batch_first: bool, padding: float, length: int) -> Tensor:
+    """Packed rows as padded sequences."""
+    padded: Tensor = torch._VF._pad_packed_sequence(rows, batch_sizes, batch_first, padding, length)[0]
+    return padded
+
+
+def in_backward() -> bool:
+    """Whether this runs inside a backward pass."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def is_transformed() -> bool:
+    """Whether a transform of torch.func is running."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def is_proxy_tracing() -> bool:
+    """Whether make_fx is tracing, or torch.export by way of it."""
+    key = torch._C._TorchDispatchModeKey.PROXY
+    return torch._C._get_dispatch_mode(key) is not None or torch._ops._get_dispatch_mode_pre_dispatch(key) is not None
+
+
+def is_faked() -> bool:
+    """Whether a fake mode is on, in which tensors have no values."""
+    return torch._guards.detect_fake_mode() is not None
+
+
+def is_torch_function_off() -> bool:
+    """Whether function modes see nothing at the moment."""
+    return bool(torch._C._is_torch_function_all_disabled())
