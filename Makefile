@@ -7,7 +7,7 @@ BIN := .venv/bin
 # One thread a process: two busy processes with two threads each are far slower than with one.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: help setup demo data test slow check bench lint clean
+.PHONY: help setup times demo data test slow check bench lint clean
 
 help:
 	@echo "make demo    set up, then train the 50x4 network six ways and draw what happened"
@@ -25,7 +25,11 @@ help:
 
 setup: .venv/.installed
 
-demo: setup
+times:
+	@test -e .venv/.installed || echo "Set-up comes first, once: torch and others, 2.4 GB; two to five minutes, by the network."
+	@echo "The demo takes about 30 seconds the first time, 10 later."
+
+demo: times setup
 	$(BIN)/alive demo
 
 data: setup

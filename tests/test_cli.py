@@ -267,12 +267,12 @@ def test_ctrl_c_leaves_a_checkpoint_that_resumes(tmp_path):
 
 
 def test_demo_trains_draws_and_tabulates(alive, tmp_path):
-    code, out, _ = alive("demo", "--epochs", 2, "--workers", 2, "--out", "made")
+    code, out, _ = alive("demo", "--threads", 2, "--out", "made")
     assert code == 0
     for method in ("ReLU", "ReLU+BN", "Sep-U", "Sep-P", "Sep-UP", "mirrored"):
         assert method in out
     for picture in ("decision-maps.png", "alive-over-time.png"):
         assert (tmp_path / "made" / picture).read_bytes().startswith(b"\x89PNG")
     numbers = json.loads((tmp_path / "made" / "results.json").read_text())
-    assert len(numbers["outcomes"]) == 6
+    assert len(numbers["networks"]) == 6
     assert sorted(Path("made").iterdir()) == sorted(Path("made") / Path(line).name for line in out.splitlines()[-3:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from io import StringIO
 
 import pytest
@@ -19,7 +20,7 @@ from alive.diagnosis import census
 from alive.diagnosis.advice import advise
 from alive.errors import AliveError
 from alive.nn import Rectangular
-from alive.preflight import RISK, preflight
+from alive.preflight import RISK, by_size, preflight
 from alive.theory import birth, point_dead
 
 app = typer.Typer()
@@ -30,6 +31,7 @@ app.command()(command)
 def own(tmp_path, monkeypatch):
     """A module of the user's own: a network that is dead, functions that make dead and lively ones."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "mine_preflight.py").write_text(
         "import torch\n"
         "from torch import nn\n"
@@ -77,7 +79,7 @@ def test_fifty_by_four_is_born_dead_and_the_advice_holds():
 
 
 def test_a_width_is_advised_that_is_wide_enough():
-    found = preflight("20x3", moons(), draws=600)
+    found = by_size(20, 3, moons(), draws=600)
     wider = next(remedy for remedy in found.remedies if remedy.change.startswith("make it wider"))
     depth, width = map(int, wider.change.split(": ")[1].split("x"))
     assert depth == 20
@@ -89,7 +91,7 @@ def test_a_width_is_advised_that_is_wide_enough():
 
 
 def test_a_wide_network_is_fit_to_train_and_needs_nothing():
-    found = preflight("3x10", moons(), draws=300)
+    found = by_size(3, 10, moons(), draws=300)
     assert found.verdict.startswith("fit to train")
     assert found.remedies == ()
     out = run("3x10", "--draws", 300)
@@ -110,7 +112,7 @@ def test_the_table_names_the_numbers_and_the_cures():
 
 
 def test_it_agrees_with_the_census_of_fresh_models():
-    found = preflight("12x3", moons(), draws=1000)
+    found = by_size(12, 3, moons(), draws=1000)
     dead = torch.tensor(
         [
             census(
@@ -125,19 +127,19 @@ def test_it_agrees_with_the_census_of_fresh_models():
 
 
 def test_images_are_judged_by_convolutions():
-    found = preflight("10x2", digits(), init="torch", draws=10, points=30)
+    found = by_size(10, 2, digits(), init="torch", draws=10, points=30)
     assert (found.points, found.draws, found.closed_form, found.data) == (30, 10, None, "digits, 30 of 1437 points")
     assert found.born_dead.value > 0
 
 
 def test_batch_norm_and_other_starts():
-    assert preflight("30x4", moons(), init="mirrored", draws=100).born_dead.value == 0
-    assert preflight("5x4", moons(), init="zeros", draws=5).born_dead.value == 1
-    assert preflight("30x4", moons(), batch_norm=True, draws=100).closed_form is None
+    assert by_size(30, 4, moons(), init="mirrored", draws=100).born_dead.value == 0
+    assert by_size(5, 4, moons(), init="zeros", draws=5).born_dead.value == 1
+    assert by_size(30, 4, moons(), batch_norm=True, draws=100).closed_form is None
 
 
 def test_a_function_of_ones_own_is_drawn_again_and_again(own):
-    found = preflight(f"{own}:deep", moons(), draws=15)
+    found = preflight(import_module(own).deep, moons(), draws=15)
     assert sys.modules[own].made >= 15
     assert (found.draws, found.fixed) == (15, False)
     assert found.born_dead.value > 0.5
@@ -149,14 +151,15 @@ def test_a_network_that_is_there_is_counted_once(own):
     dead = json.loads(run(f"{own}:dead", "--data", "moons", "--json"))
     assert (dead["draws"], dead["fixed"], dead["born_dead"]) == (1, True, {"value": 1.0, "error": 0.0})
     assert dead["remedies"]
-    live = preflight(f"{own}:live", moons())
+    live = preflight(import_module(own).live, moons())
     assert live.verdict == "alive: points stay apart, and gradients pass"
     assert live.dead_units.value == pytest.approx(census(sys.modules[own].live, moons().train_x).units.dead / 64)
 
 
 def test_same_seed_same_verdict_and_global_state_untouched(own):
+    import_module(own)  # draws what it makes
     before = torch.get_rng_state()
-    a, b = (preflight(f"{own}:deep", moons(), draws=3, seed=4) for _ in range(2))
+    a, b = (preflight(import_module(own).deep, moons(), draws=3, seed=4) for _ in range(2))
     assert a == b
     assert torch.equal(before, torch.get_rng_state())
     assert run("8x3", "--draws", 50, "--seed", 1) == run("8x3", "--draws", 50, "--seed", 1)
@@ -165,8 +168,8 @@ def test_same_seed_same_verdict_and_global_state_untouched(own):
 def test_points_are_limited_evenly_over_classes():
     x = torch.randn(300, 2)
     many = Data("many", x, torch.arange(300) % 2, None, None, 2)
-    assert preflight("2x4", many, draws=5, points=50).points == 50
-    assert preflight("2x4", many, draws=5).points == 300
+    assert by_size(2, 4, many, draws=5, points=50).points == 50
+    assert by_size(2, 4, many, draws=5).points == 300
 
 
 @pytest.mark.parametrize(
@@ -178,25 +181,36 @@ def test_which_network_must_be_clear(args):
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "said"),
+    ("options", "said"),
     [
-        ("50y4", {}, "expected depth x width"),
-        ("5x4", {"init": "gloro"}, "did you mean 'glorot'"),
-        ("no_such_module:make", {}, "cannot import"),
-        ("5x4", {"draws": -1}, "at least 1"),
-        ("5x4", {"draws": 0}, "at least 1, got 0"),
-        ("5x4", {"draws": 2, "points": 0}, "at least 1, got 2 and 0"),
+        ({"init": "gloro"}, "did you mean 'glorot'"),
+        ({"draws": -1}, "at least 1"),
+        ({"draws": 0}, "at least 1, got 0"),
+        ({"draws": 2, "points": 0}, "at least 1, got 2 and 0"),
     ],
 )
-def test_bad_input_is_refused(model, options, said):
+def test_bad_input_is_refused(options, said):
     with pytest.raises(AliveError, match=said):
-        preflight(model, moons(), **options)
+        by_size(5, 4, moons(), **options)
 
 
-@pytest.mark.parametrize(("model", "init"), [("30x16", "torch"), ("50x16", "glorot")])
-def test_without_a_signal_no_network_is_fit_to_train(model, init):
+@pytest.mark.parametrize(
+    ("model", "said"), [("50y4", "expected depth x width"), ("no_such_module:make", "cannot import")]
+)
+def test_a_model_that_is_none_is_refused(model, said):
+    with pytest.raises(AliveError, match=said):
+        CliRunner().invoke(app, [model, "--data", "moons"], catch_exceptions=False, standalone_mode=False)
+
+
+def test_a_name_is_no_model():
+    with pytest.raises(AliveError, match="expected a model, or a function that makes it, got str"):
+        preflight("mine:make_model", moons())
+
+
+@pytest.mark.parametrize(("depth", "init"), [(30, "torch"), (50, "glorot")])
+def test_without_a_signal_no_network_is_fit_to_train(depth, init):
     """Hardly a unit is born dead: points become one, or the gradient is lost; and the closed forms say so too."""
-    found = preflight(model, moons(), init=init, draws=40)
+    found = by_size(depth, 16, moons(), init=init, draws=40)
     assert found.born_dead.value < RISK
     assert found.lost.value > 0.9
     assert "fit to train" not in found.verdict

@@ -14,7 +14,7 @@ import pytest
 import alive
 from alive.experiments import EXPERIMENTS, Row
 from alive.run import Run, Store
-from alive.train.fleet import FleetRow
+from alive.train.fleet import EpochHealth
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 POWERS = "-dac_override,-dac_read_search,-fowner"
@@ -78,7 +78,7 @@ def test_commands_say_what_they_say_elsewhere(place, tmp_path):
 
 def test_pictures_are_drawn_without_a_word_of_the_cache(place, tmp_path):
     cells = EXPERIMENTS["004-Fig2"].cells("quick")
-    last = FleetRow(9, 0.1, 0.0, 1.0, 1.0, 0, 0, 0)
+    last = EpochHealth(9, 0.1, 0.0, 1.0, 1.0, 0, 0, 0)
     with Store(tmp_path / "alive.sqlite") as store:
         store.ask(Run("004-Fig2", "quick", "dense", 1))
         store.write([Row(cell, 1.0, 1.0, last, None, {"epoch": [0.0]}) for cell in cells], seconds=1)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from alive import sources
+from alive.cli import sources
 from alive.data import Data, moons
 from alive.errors import AliveError
 from alive.feed import batches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,10 +16,11 @@ from .errors import AliveError, expect, expect_one_of
 from .experiments import EXPERIMENTS, Cell, Experiment
 from .experiments.recorded import Book, Made
 from .experiments.spec import SCALES
+from .experiments.verdicts import Part, judge, older
 from .files import expect_writable
 from .report.evidence import PAGE, write_evidence
 from .report.ledger import Source, book_of
-from .report.page import Part, judge, write_report
+from .report.page import write_report
 from .run import Bar, Run, Store, run, run_on_ray
 
 ENGINES = ("local", "ray")
@@ -69,9 +70,11 @@ def report(path: Path, folder: Path, *, experiments: Sequence[Experiment] = ()) 
     if folder.is_dir():
         expect_writable(folder / "index.html")
     with _opened(path) as store:
-        known = [_part(store, asked) for asked in store.runs() if asked.experiment in EXPERIMENTS]
-        parts = known + [part for experiment in experiments for part in _own_parts(store, experiment)]
-        others = _others(store, {row.cell.key for part in parts for row in part.rows})
+        known = [asked for asked in store.runs() if asked.experiment in EXPERIMENTS]
+        own = [part for experiment in experiments for part in _own_parts(store, experiment)]
+        parts = [*(_part(store, asked) for asked in known), *own]
+        shown = _keys(row.cell for part in own for row in part.rows)
+        others = _others(store, shown | _keys(cell for asked in known for cell in _cells(asked)))
         if not parts and not others:
             raise AliveError(f"the store {path} is empty", "Run `alive reproduce 001-T1` first")
         if not parts:
@@ -104,7 +107,7 @@ def listing(path: Path) -> Table:
                 if asked.experiment in EXPERIMENTS:
                     parts.setdefault(asked.experiment, []).append(_state(store, asked))
             known = [asked for asked in store.runs() if asked.experiment in EXPERIMENTS]
-            others = _others(store, {cell.key for asked in known for cell in _cells(asked)})
+            others = _others(store, _keys(cell for asked in known for cell in _cells(asked)))
     grid = Table(header_style="bold", pad_edge=False)
     for column in ("experiment", "what", "networks\nquick / paper", "done"):
         grid.add_column(column)
@@ -148,13 +151,37 @@ def _others(store: Store, shown: set[str]) -> str:
     return f"{total} network{'s' * (total > 1)} ({kinds}) that `alive reproduce` did not ask for{strange}"
 
 
+def as_stored(store: Store, cells: Sequence[Cell]) -> list[Cell]:
+    """The cells by the newest revision of their engines of which the store holds any; where it holds none, as of today.
+
+    A report shows an old store with what it was trained by; only a run asks for the engine of today.
+    """
+    by_engine: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_engine.setdefault(cell.member.engine, []).append(cell)
+    kept = {name: _revision(store, own) for name, own in by_engine.items()}
+    return [cell.at(kept[cell.member.engine]) for cell in cells]
+
+
+def _revision(store: Store, cells: Sequence[Cell]) -> int:
+    """Of the one engine of these cells, the newest of which there is a row."""
+    today = cells[0].revision
+    held = (each for each in range(today, 0, -1) if store.finished(cell.at(each).key for cell in cells))
+    return today if today == 1 else next(held, today)
+
+
+def _keys(cells: Iterable[Cell]) -> set[str]:
+    """By every revision of their engines up to today's."""
+    return {cell.at(each).key for cell in cells for each in range(1, cell.engine.revision + 1)}
+
+
 def _own_parts(store: Store, experiment: Experiment) -> list[Part]:
     """What a store holds of one's own experiment: of each scale and architecture all seeds up to the last begun."""
     parts, shown = [], set[str]()
     for scale, architecture in product(SCALES, experiment.architectures):
         cells: list[Cell] = []
         for seeds in count(1):
-            more = experiment.cells(scale, seeds=seeds, architecture=architecture)
+            more = as_stored(store, experiment.cells(scale, seeds=seeds, architecture=architecture))
             if not store.finished(cell.key for cell in more[len(cells) :]):
                 break
             cells = more
@@ -169,7 +196,7 @@ def _cells(asked: Run) -> list[Cell]:
 
 
 def _part(store: Store, asked: Run) -> Part:
-    cells = _cells(asked)
+    cells = as_stored(store, _cells(asked))
     return Part(
         EXPERIMENTS[asked.experiment], asked.scale, asked.architecture, asked.seeds, store.rows(cells), len(cells)
     )
@@ -189,7 +216,7 @@ def _sources(paths: Sequence[Path]) -> list[Source]:
 def _parts(store: Store, asked: Run) -> list[Part]:
     """The run as it was asked for, and if it is not complete the first of its seeds that are."""
     experiment = EXPERIMENTS[asked.experiment]
-    cells = {cell.key: cell for cell in _cells(asked)}
+    cells = {cell.key: cell for cell in as_stored(store, _cells(asked))}
     done = store.finished(cells)
     rows = store.rows(cell for key, cell in cells.items() if key in done)
     parts = [Part(experiment, asked.scale, asked.architecture, asked.seeds, rows, len(cells))]
@@ -212,7 +239,8 @@ def _made(store: Store, part: Part) -> Made:
 
 
 def _state(store: Store, asked: Run) -> str:
-    cells = _cells(asked)
+    cells = as_stored(store, _cells(asked))
     done = len(store.finished(cell.key for cell in cells))
     variant = "" if asked.architecture == "dense" else f" {asked.architecture}"
-    return f"{asked.scale}{variant}, seeds {asked.seeds}: {done} of {len(cells)}"
+    past = f", {older(cells)}" if older(cells) else ""
+    return f"{asked.scale}{variant}, seeds {asked.seeds}: {done} of {len(cells)}{past}"

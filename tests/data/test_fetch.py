@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from alive.data.fetch import fetch
+from alive.data.download.fetch import fetch
 from alive.errors import AliveError
 
 CONTENT = bytes(range(256)) * 2000

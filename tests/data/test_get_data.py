@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from alive.data import catalogue, load, places
+from alive.data import catalogue, load
 from alive.data.catalogue import CATALOGUE, MNIST, ImageSet
-from alive.data.get import get
+from alive.data.download import places
+from alive.data.download.get import get
 from alive.data.idx import read_idx
 from alive.errors import AliveError
 

@@ -7,8 +7,9 @@ import io
 import pytest
 import torch
 
-from alive.data import Data, load, places
+from alive.data import Data, load
 from alive.data.catalogue import CATALOGUE, CIFAR10, CIFAR100
+from alive.data.download import places
 from alive.data.parquet import sha256_of
 from alive.errors import AliveError
 

@@ -20,9 +20,9 @@ import torch
 from alive.data import decoded as keeping
 from alive.data.catalogue import CATALOGUE, CIFAR10, CIFAR100, File, ImageSet
 from alive.data.decoded import decoded, place
-from alive.data.get import get
+from alive.data.download.get import get
+from alive.data.download.places import present
 from alive.data.parquet import content
-from alive.data.places import present
 from alive.errors import AliveError
 
 pyarrow = pytest.importorskip("pyarrow", reason='needs pyarrow: pip install ".[data]"')

@@ -4,8 +4,9 @@ import torch
 from sklearn.datasets import load_digits, make_moons
 from sklearn.model_selection import train_test_split
 
-from alive.data import DATA, digits, load, moons, places
+from alive.data import DATA, digits, load, moons
 from alive.data.catalogue import CATALOGUE
+from alive.data.download import places
 from alive.errors import AliveError
 
 

@@ -7,17 +7,17 @@ import pytest
 
 from alive.errors import AliveError
 from alive.experiments import EXPERIMENTS, Cell, Claim, Row
-from alive.experiments.atlas import standings, winners
-from alive.experiments.fifty import _falls_of
-from alive.experiments.layers import layer_work, passing
 from alive.experiments.measure import count, deepest, deepest_ratio, lead, share, trains, where, wins, worst_accuracy
+from alive.experiments.ours.atlas import standings, winners
+from alive.experiments.ours.layer_work import layer_work, passing
+from alive.experiments.p001_separation.fifty import _falls_of
 from alive.nn import Rectangular
 from alive.report.winners import wins as wins_of
-from alive.train.fleet import FleetRow, Member
+from alive.train.fleet import EpochHealth, Member
 
 
 def planted(depth, width, method="Sep-UP", *, seed=10, best=1.0, test=0.9, lr=0.01, **more):
-    last = FleetRow(9, 0.1, 0.0, best, test, 0, 0, 0)
+    last = EpochHealth(9, 0.1, 0.0, best, test, 0, 0, 0)
     return Row(Cell(Member(depth, width, method, seed, lr=lr, **more)), best, test, last, None, {})
 
 

@@ -7,7 +7,7 @@ import torch
 
 from alive.errors import AliveError
 from alive.experiments import EXPERIMENTS, Cell, Row
-from alive.experiments.images import learnt
+from alive.experiments.keras_grids import learnt
 from alive.nn.zoo import ZOO, make
 from alive.report.curves import curves, learning
 from alive.train import Net
@@ -37,7 +37,7 @@ PAPER = {
 
 
 def nets(scale):
-    return [cell for name in EXPERIMENTS for cell in EXPERIMENTS[name].cells(scale) if isinstance(cell.member, Net)]
+    return [cell for name in EXPERIMENTS for cell in EXPERIMENTS[name].cells(scale) if cell.member.engine == "loop"]
 
 
 @pytest.mark.parametrize(("name", "count"), PAPER.items())

@@ -11,7 +11,9 @@ from torch import nn
 
 from alive import census
 from alive.errors import AliveError
-from alive.nn.farkas import PRESETS, FarkasNet, FarkasResidual, Plan, ResNet, Weighted, guarantees
+from alive.nn import ResNet
+from alive.nn.design import PRESETS, Design
+from alive.nn.farkas import FarkasNet, FarkasResidual, Weighted, guarantees
 from alive.surgery.farkas import to_plain
 
 
@@ -19,7 +21,7 @@ def count(net: nn.Module) -> int:
     return sum(p.numel() for p in net.parameters())
 
 
-def by_hand(plan: Plan, channels: int, classes: int, *, extra_row: bool) -> int:
+def by_hand(plan: Design, channels: int, classes: int, *, extra_row: bool) -> int:
     """Weights and biases of stem, steps and blocks, and of the head; a Farkas layer of m units has m-1 rows."""
 
     def conv(inputs: int, units: int, kernel: int) -> int:

@@ -16,11 +16,11 @@ from alive.experiments import EXPERIMENTS, Cell, Claim, Experiment, Measured, Ro
 from alive.experiments.elsewhere import ELSEWHERE
 from alive.experiments.papers import PAPERS
 from alive.experiments.recorded import Book, Made, Recorded
+from alive.experiments.verdicts import Part
 from alive.report import ledger
 from alive.report.evidence import summary, write_evidence
 from alive.report.ledger import Source, anchor, book_of, results_of, sections
-from alive.report.page import Part
-from alive.train.fleet import FleetRow, Member
+from alive.train.fleet import EpochHealth, Member
 
 ROOT = Path(__file__).parents[2]
 MADE = Made("2026-03-01", "a <fine> machine, 2 cores", "alive 0")
@@ -39,7 +39,7 @@ ITEMS = [
 
 
 def planted(cell, best):
-    last = FleetRow(9, 0.1, 0.0, best, best, 0, 0, 0)
+    last = EpochHealth(9, 0.1, 0.0, best, best, 0, 0, 0)
     return Row(cell, best, best, last, None, {"epoch": [0.0, 9.0], "train_accuracy": [0.5, best]})
 
 

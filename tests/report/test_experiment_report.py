@@ -13,16 +13,17 @@ import torch
 from alive.data import moons
 from alive.experiments import EXPERIMENTS, Cell, Row
 from alive.experiments.spec import KINDS
+from alive.experiments.verdicts import Judged, Part, judge
 from alive.report.curves import learning
 from alive.report.heat import _better, ink, means, seeds_of
 from alive.report.inside import _frame, layers_of, main_axes
-from alive.report.page import DRAW, Judged, Part, judge, write_report
+from alive.report.page import DRAW, write_report
 from alive.train import Net
-from alive.train.fleet import FleetRow, Member, train_fleet
+from alive.train.fleet import EpochHealth, Member, train_fleet
 
 
 def planted(cell, best):
-    last = FleetRow(9, 0.1, 0.0, best, best, 0, 0, 0)
+    last = EpochHealth(9, 0.1, 0.0, best, best, 0, 0, 0)
     return Row(cell, best, best, last, None, {"epoch": [0.0, 9.0], "train_accuracy": [0.5, best]})
 
 
@@ -154,7 +155,7 @@ def test_main_axes_keep_distances_of_what_is_flat():
     np.testing.assert_allclose(distances(main_axes(turned)), distances(flat), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["001-T1", "001-Fig12", "depth-record", "atlas"])
+@pytest.mark.parametrize("name", ["001-T1", "001-Fig12", "depth-record", "atlas", "demo"])
 def test_the_pictures_of_networks_that_were_kept(name, tmp_path):
     """Each experiment at a tiny size, from training to page."""
     experiment = EXPERIMENTS[name]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from paths import with_tests
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def begin(tmp_path):
     def begin(code, *args):
         script = tmp_path / f"go{len(begun)}.py"  # a file, for spawned workers import it again
         script.write_text(code)
-        environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__), "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"PYTHONPATH": with_tests(), "OMP_NUM_THREADS": "1"}
         begun.append(
             subprocess.Popen(
                 [sys.executable, script, *map(str, args)],

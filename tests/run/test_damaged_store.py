@@ -12,13 +12,13 @@ import pytest
 from alive.errors import AliveError
 from alive.experiments import EXPERIMENTS, Cell, Row
 from alive.run import Owner, Run, Store
-from alive.train.fleet import FleetRow, Member
+from alive.train.fleet import EpochHealth, Member
 
 CELLS = EXPERIMENTS["001-T1"].cells("quick", seeds=3)
 
 
 def row(cell: Cell, best: float) -> Row:
-    last = FleetRow(9, 0.1, 0.0, best, 0.8, 1, 2, 3)
+    last = EpochHealth(9, 0.1, 0.0, best, 0.8, 1, 2, 3)
     trace = {"epoch": [float(epoch) for epoch in range(60)], "loss": [1 / (1 + epoch) for epoch in range(60)]}
     return Row(cell, best, 0.8, last, None, trace, weights=bytes(range(256)) * 4)
 

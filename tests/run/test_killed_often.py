@@ -11,6 +11,7 @@ import time
 
 import pytest
 import test_nets
+from paths import with_tests
 from test_local_run import SECONDS, stored
 
 from alive.experiments import Cell
@@ -95,7 +96,7 @@ def _wait(path, process, rows):
 
 def _started(script, path, kind):
     """A process that is about to bring all cells of a kind into the store."""
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": with_tests(), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, script, path, kind]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout.readline() == "ready\n"

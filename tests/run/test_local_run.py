@@ -138,7 +138,7 @@ def test_a_failure_gives_the_claims_back(tmp_path, monkeypatch):
     def broken(*args, **more):
         raise RuntimeError("the engine broke")
 
-    monkeypatch.setattr(local, "train_fleet", broken)
+    monkeypatch.setattr(local, "train_cells", broken)
     with Store(tmp_path / "s.sqlite") as store:
         with pytest.raises(RuntimeError, match="the engine broke"):
             run(cells()[:3], store, threads=1)

@@ -13,7 +13,8 @@ from alive.data import digits
 from alive.errors import AliveError
 from alive.experiments import Cell, Row
 from alive.run import Store, nets, run
-from alive.train import Net, Settings, train_net
+from alive.run.work import train_cells
+from alive.train import Net, Settings, engines, train_net
 
 CODE = """
 import sys
@@ -66,7 +67,7 @@ def test_a_row_is_that_of_the_loop_by_hand(tmp_path):
     data = digits().subset(300, test=100)
     for row, cell in zip(rows, made, strict=True):
         again = train_net(cell.member, data)
-        assert row.result == Row.of_net(cell, again).result
+        assert row.result == Row.of(cell, again).result
         assert row.last.test_accuracy == again.result.last.test_accuracy
         assert row.last.dead_points == again.health.points.dead
     assert rows[1].last.penalty > 0 == rows[0].last.penalty
@@ -123,10 +124,20 @@ def test_workers_that_are_killed_end_the_run_with_a_word(tmp_path, monkeypatch):
         run(cells(2), store, threads=2)
 
 
+def _broken(*_):
+    os._exit(1)
+
+
+def test_workers_that_break_end_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(nets, "_worker", _broken)
+    with Store(tmp_path / "s.sqlite") as store, pytest.raises(AliveError, match="ended with the error it printed"):
+        run(cells(2), store, threads=2)
+
+
 def test_want_of_memory_is_said(monkeypatch):
-    monkeypatch.setattr(nets, "train_net", _no_memory)
+    monkeypatch.setattr(engines, "train_net", _no_memory)
     with pytest.raises(AliveError, match="no memory left to train Sep-UP 3x4; finished rows are kept"):
-        nets.train_cell(cells(2)[1])
+        train_cells(cells(2)[1:])
 
 
 def test_what_a_worker_refuses_is_raised_here(tmp_path):

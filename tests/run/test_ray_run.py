@@ -17,13 +17,14 @@ from contextlib import suppress
 import pytest
 import test_local_run
 import test_nets
+from paths import with_tests
 from test_local_run import SECONDS, stored, stored_by_a_plain_run
 
 from alive.errors import AliveError
 from alive.experiments import Cell
-from alive.run import Bar, Store, join, run, run_on_ray
-from alive.run import ray as engine
-from alive.run.load import train
+from alive.run import Bar, Store, run, run_on_ray
+from alive.run.ray import driver, join
+from alive.run.ray.worker import train
 from alive.train import Net, Settings
 
 ray = pytest.importorskip("ray", reason="Ray is not installed; pip install '.[ray]'")
@@ -94,17 +95,17 @@ class Book:
         """The task, with its notes; made here so that it travels to the workers by value."""
         path = str(self.path)
 
-        def noting(load, post=None):
+        def noting(job, post=None):
             import ray
 
             def note(what):
                 node = ray.get_runtime_context().get_node_id()
-                lines = [f"{what} {node} {os.getpid()} {cell.key}\n" for cell in load.cells]
+                lines = [f"{what} {node} {os.getpid()} {cell.key}\n" for cell in job.cells]
                 with open(path, "a") as file:
                     file.write("".join(lines))
 
             note("begun")
-            done = train(load, post)
+            done = train(job, post)
             note("done")
             return done
 
@@ -145,7 +146,7 @@ def test_a_node_is_killed_midway_and_the_rows_are_those_of_a_local_run(
     tmp_path, cluster, connected, undisturbed, monkeypatch, capfd
 ):
     path, book, bar = tmp_path / "s.sqlite", Book(tmp_path / "book"), Told()
-    monkeypatch.setattr(engine, "train", book.keeping())
+    monkeypatch.setattr(driver, "train", book.keeping())
     node = cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
     with Store(path) as store:
         killer = threading.Thread(target=kill_midway, args=(cluster, node, book, path))
@@ -191,7 +192,7 @@ def test_ctrl_c_keeps_what_is_finished_and_a_local_run_goes_on(tmp_path, connect
 
 def test_a_local_process_shares_the_work(tmp_path, connected, undisturbed):
     path = tmp_path / "s.sqlite"
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": with_tests(), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", LOCAL, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process, Store(path) as store:
         assert process.stdout.readline() == "ready\n"
@@ -215,7 +216,7 @@ def test_what_goes_wrong_in_a_worker_is_said_here(tmp_path, connected, monkeypat
             run_on_ray([wrong], store)
         assert type(caught.value) is AliveError
         for task, said in ((hungry(), "no memory left to train"), (other(), "a worker has torch 0.0, unlike")):
-            monkeypatch.setattr(engine, "train", task)
+            monkeypatch.setattr(driver, "train", task)
             with pytest.raises(AliveError, match=said):
                 run_on_ray(test_local_run.cells()[:1], store)
         assert store.claimed() == set()
@@ -223,22 +224,23 @@ def test_what_goes_wrong_in_a_worker_is_said_here(tmp_path, connected, monkeypat
 
 
 def hungry():
-    def task(load, post=None):
+    def task(job, post=None):
         import numpy as np
 
-        from alive.run import load as side
+        from alive.run.ray.worker import train
+        from alive.train import engines
 
         with pytest.MonkeyPatch.context() as patch:  # the worker lives on, and trains for others
-            patch.setattr(side, "train_fleet", lambda *_, **__: np.ones(2**60, np.uint8))
-            return side.train(load, post)
+            patch.setattr(engines, "train_fleet", lambda *_, **__: np.ones(2**60, np.uint8))
+            return train(job, post)
 
     return task
 
 
 def other():
-    def task(load, post=None):
-        from alive.run.load import Done
-        from alive.run.place import versions
+    def task(job, post=None):
+        from alive.run.machine import versions
+        from alive.run.ray.worker import Done
 
         return Done([], 0.0, versions() | {"torch": "0.0"}, {})
 
@@ -246,18 +248,18 @@ def other():
 
 
 def on_another_machine():
-    def task(load, post=None):
+    def task(job, post=None):
         from dataclasses import replace
 
-        from alive.run.load import train
+        from alive.run.ray.worker import train
 
-        return replace(train(load, post), hardware={"processor": "of the worker", "cores": 64})
+        return replace(train(job, post), hardware={"processor": "of the worker", "cores": 64})
 
     return task
 
 
 def test_rows_name_the_hardware_of_their_worker(tmp_path, connected, monkeypatch):
-    monkeypatch.setattr(engine, "train", on_another_machine())
+    monkeypatch.setattr(driver, "train", on_another_machine())
     with Store(tmp_path / "s.sqlite") as store:
         assert run_on_ray(fleets()[:2], store) == 2
         (made,) = store.made_on()
@@ -265,7 +267,7 @@ def test_rows_name_the_hardware_of_their_worker(tmp_path, connected, monkeypatch
 
 
 def killed():
-    def task(load, post=None):
+    def task(job, post=None):
         import os
         import signal
 
@@ -275,8 +277,8 @@ def killed():
 
 
 def test_a_task_that_always_dies_ends_the_run_with_a_word(tmp_path, connected, monkeypatch):
-    monkeypatch.setattr(engine, "DEATHS", 2)
-    monkeypatch.setattr(engine, "train", killed())
+    monkeypatch.setattr(driver, "DEATHS", 2)
+    monkeypatch.setattr(driver, "train", killed())
     with (
         Store(tmp_path / "s.sqlite") as store,
         pytest.raises(AliveError, match=r"2 workers died .*want of memory.* while they trained ReLU 8x2 and 1 more;"),
@@ -285,9 +287,9 @@ def test_a_task_that_always_dies_ends_the_run_with_a_word(tmp_path, connected, m
 
 
 def test_a_worker_without_alive_is_said(tmp_path, connected, monkeypatch):
-    (tmp_path / "only_here.py").write_text("def task(load, post=None): ...\n")
+    (tmp_path / "only_here.py").write_text("def task(job, post=None): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(engine, "train", importlib.import_module("only_here").task)
+    monkeypatch.setattr(driver, "train", importlib.import_module("only_here").task)
     with (
         Store(tmp_path / "s.sqlite") as store,
         pytest.raises(AliveError, match=r"a worker cannot load alive .*only_here.* Install the same alive"),
@@ -339,7 +341,7 @@ def test_a_head_that_answers_no_more_is_said(monkeypatch):
 
 def test_lines_of_compiled_code_are_not_heard_and_those_of_python_are():
     code = (
-        "import os, sys\nfrom alive.run.join import _muffled\n"
+        "import os, sys\nfrom alive.run.ray.join import _muffled\n"
         "with _muffled():\n    os.write(2, b'C++ says\\n')\n    print('we say', file=sys.stderr)\n"
         "    os.system('echo a child says >&2')\n"
         "os.write(2, b'C++ again\\n')\nprint('we again', file=sys.stderr)"
@@ -456,7 +458,7 @@ def test_when_the_nodes_have_no_memory_left_it_is_said(tmp_path, monkeypatch):
     """Ray's own watch of the memory, set so low that it kills every worker."""
     monkeypatch.setenv("RAY_memory_usage_threshold", "0.001")
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "100")
-    monkeypatch.setattr(engine, "DEATHS", 2)
+    monkeypatch.setattr(driver, "DEATHS", 2)
     with (
         Store(tmp_path / "s.sqlite") as store,
         pytest.raises(AliveError, match="2 workers ran out of memory while they trained"),

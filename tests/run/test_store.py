@@ -18,7 +18,7 @@ from alive.errors import AliveError
 from alive.experiments import Cell, Row
 from alive.run import Owner, Run, Store
 from alive.run.owner import STALE
-from alive.train.fleet import FleetRow, Member
+from alive.train.fleet import EpochHealth, Member
 
 CELLS = [Cell(Member(3, 4, seed=seed)) for seed in range(5)]
 KEYS = [cell.key for cell in CELLS]
@@ -26,7 +26,7 @@ KEYS = [cell.key for cell in CELLS]
 
 def row(cell, best=0.9):
     return Row(
-        cell, best, 0.8, FleetRow(9, 0.1, 0.0, best, 0.8, 1, 2, 3), None, {"epoch": [0.0, 9.0]}, weights=b"\0\0\0\0"
+        cell, best, 0.8, EpochHealth(9, 0.1, 0.0, best, 0.8, 1, 2, 3), None, {"epoch": [0.0, 9.0]}, weights=b"\0\0\0\0"
     )
 
 
@@ -41,7 +41,7 @@ def test_what_is_written_comes_back(store):
     back = store.rows(CELLS)
     assert [r.cell for r in back] == [CELLS[0], CELLS[1]]
     assert [r.best_train for r in back] == [0.5, 0.9]
-    assert back[0].last == FleetRow(9, 0.1, 0.0, 0.5, 0.8, 1, 2, 3)
+    assert back[0].last == EpochHealth(9, 0.1, 0.0, 0.5, 0.8, 1, 2, 3)
     assert back[0].weights == b"\0\0\0\0"
     assert store.finished(KEYS) == set(KEYS[:2])
     (made,) = store.made_on()

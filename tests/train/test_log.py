@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from alive.errors import AliveError
-from alive.train import CsvLogger, Row, TensorBoardLogger, progress_bar
+from alive.train import CsvLogger, Epoch, TensorBoardLogger, progress_bar
 from alive.train.bars import bars
 
-ROWS = [Row(epoch, 1 / (epoch + 3), 0.1 * epoch, epoch / 7, None if epoch == 1 else 0.5) for epoch in range(4)]
+ROWS = [Epoch(epoch, 1 / (epoch + 3), 0.1 * epoch, epoch / 7, None if epoch == 1 else 0.5) for epoch in range(4)]
 
 
 def test_csv_keeps_every_digit(tmp_path: Path) -> None:

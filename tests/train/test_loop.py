@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from alive.data import Augment, Data, digits, images, moons, tensors
 from alive.errors import AliveError
 from alive.nn import AnnealedDropout, Rectangular, RectangularConv
-from alive.train import LrSchedule, Mover, Row, Settings, task_loss, train
+from alive.train import Epoch, LrSchedule, Mover, Settings, task_loss, train
 
 
 def toy(classes: int = 2, points: int = 30) -> Data:
@@ -249,10 +249,10 @@ def test_misfits_are_refused_before_training() -> None:
 def test_loggers_get_every_row_and_are_closed_even_on_failure() -> None:
     class Notes:
         def __init__(self) -> None:
-            self.rows: list[Row] = []
+            self.rows: list[Epoch] = []
             self.closed = 0
 
-        def row(self, row: Row) -> None:
+        def row(self, row: Epoch) -> None:
             self.rows.append(row)
 
         def close(self) -> None:

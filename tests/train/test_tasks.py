@@ -18,7 +18,7 @@ from alive.data import Data, images, moons, tensors
 from alive.errors import AliveError
 from alive.nn import Rectangular
 from alive.penalties import Jumpstart
-from alive.train import CsvLogger, Row, Settings, TensorBoardLogger, first, progress_bar, task_of, train
+from alive.train import CsvLogger, Epoch, Settings, TensorBoardLogger, first, progress_bar, task_of, train
 from alive.train.fleet import Member, train_fleet
 from alive.train.losses import LOSSES, binary_cross_entropy, cross_entropy, loss_of, squared_error, tensor_of, unclear
 from alive.train.scores import Fit
@@ -399,7 +399,7 @@ def test_runs_of_every_task_resume_to_the_bit(tmp_path: Path, kind: str) -> None
     def loss(output: Tensor, targets: Tensor) -> Tensor:
         return F.huber_loss(output, targets)
 
-    def run(epochs: int, model: nn.Module, **more: object) -> tuple[Row, ...]:
+    def run(epochs: int, model: nn.Module, **more: object) -> tuple[Epoch, ...]:
         settings = Settings(epochs=epochs, batch_size=8, shuffle=True)
         with Jumpstart(model, 1e-3) as keep:
             return train(model, data, settings, keep=keep, loss=loss if kind == "own" else None, **more).rows

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from ..data import Augment, Data, cifar10, images
 from ..data.catalogue import CIFAR10
-from ..data.places import find
+from ..data.download.places import find
 from ..errors import AliveError
 from ..nn import RectangularConv
 from ..nn.skips import SkipConv

@@ -29,7 +29,7 @@ from .words import BatchNorm, Init, ModelSource, Seed, choice, command, fail, in
 
 if TYPE_CHECKING:
     from ..diagnosis import Census
-    from ..sources import Typed
+    from .sources import Typed
 
 FAIL_ON = 'Exit with 1 if this holds: "dead_units>0", "dead_points>=5%", "gradient<1e-6".'
 LOSS = "Also the gradient of a loss: ce, bce, mse, or mine:loss(output, targets)."
@@ -59,8 +59,10 @@ def census(
     whole: Traceback = False,
 ) -> None:
     """Count the dead, linear and nonlinear units and points of a model over a data set."""
-    from .. import diagnosis, sources
+    from .. import diagnosis
+    from ..feed.threads import few_threads
     from ..files import expect_writable
+    from . import sources
 
     limits = [diagnosis.Limit.parse(text) for text in fail_on or []]
     if html is not None:
@@ -70,15 +72,16 @@ def census(
     typed = sources.Typed(model, data, **where, **made, point_axis=axis_of(point_axis), seed=seed)
     with interruptible(), pure(as_json), traced(whole):
         opened = sources.opened(typed)
-        found = diagnosis.census(
-            opened.model,
-            sources.tracked(opened.data, typed.points, typed.point_axis),
-            keep_points=keep_points,
-            forward=function_of(forward),
-            point_axis=typed.point_axis,
-            gradient=gradient or any(limit.wants_gradient for limit in limits),
-            loss=loss_of(loss),
-        )
+        with few_threads(opened.model):
+            found = diagnosis.census(
+                opened.model,
+                sources.tracked(opened.data, typed.points, typed.point_axis),
+                keep_points=keep_points,
+                forward=function_of(forward),
+                point_axis=typed.point_axis,
+                gradient=gradient or any(limit.wants_gradient for limit in limits),
+                loss=loss_of(loss),
+            )
     note(opened.notes)
     if html is not None:
         _write(html, found, typed, opened.source, opened.sample)

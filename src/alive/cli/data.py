@@ -37,7 +37,7 @@ def get(
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
-    from ..data.get import get as get_data
+    from ..data.download.get import get as get_data
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     console = Console(stderr=True)
@@ -61,8 +61,8 @@ def list_() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ..data import places
     from ..data.catalogue import CATALOGUE
+    from ..data.download import places
     from ..errors import AliveError
 
     table = Table("data", "images", "where")

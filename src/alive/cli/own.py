@@ -44,7 +44,7 @@ def function_of(source: str | None) -> Callable[..., Any] | None:
     """A function of the user's own, not called."""
     if source is None:
         return None
-    from .. import sources
+    from . import sources
 
     found = sources.named(source)
     if not callable(found):
@@ -63,7 +63,7 @@ def loss_of(source: str | None) -> Any:
     found = function_of(source)
     if not isinstance(found, type):
         return found
-    from ..sources.imports import called
+    from .sources.imports import called
 
     return called(source)
 

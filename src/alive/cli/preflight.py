@@ -38,26 +38,21 @@ def preflight(
     sizes = [size for size in (depth, width) if size is not None]
     if len(sizes) != (2 if model is None else 0):
         raise AliveError("say which network", "Give depth x width such as 50x4, or --depth 50 --width 4, and not both")
-    from .. import sources
+    from ..nn import parse_rectangle
+    from ..preflight import by_size
     from ..preflight import preflight as judge
+    from . import sources
 
     chosen, args = model or f"{depth}x{width}", tuple(arg or ())
     typed = sources.Typed(chosen, data, args, target=target, split=split, init=init, batch_norm=batch_norm, seed=seed)
-    own: dict[str, Any] = {"args": args, "point_axis": axis_of(point_axis)}
+    common: dict[str, Any] = {"draws": draws, "points": points, "seed": seed}
     with interruptible(), pure(as_json), traced(whole):
-        points_found, source, notes = sources.found(typed)
-        found = judge(
-            chosen,
-            points_found,
-            init=init,
-            batch_norm=batch_norm,
-            draws=draws,
-            points=points,
-            seed=seed,
-            forward=function_of(forward),
-            source=source,
-            **own,
-        )
+        given, source, notes = sources.found(typed)
+        if sources.is_own(chosen):
+            own: dict[str, Any] = {"forward": function_of(forward), "point_axis": axis_of(point_axis)}
+            found = judge(sources.maker(chosen, args), given, name=chosen, source=source, **own, **common)
+        else:
+            found = by_size(*parse_rectangle(chosen), given, init=init, batch_norm=batch_norm, **common)
     note(notes)
     if as_json:
         print(found.to_json())

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ..errors import expect, expect_one_of
 from . import values
-from .words import Stored, choice, completing, fail, interruptible, show
-
-if TYPE_CHECKING:
-    from ..demo import Job
+from .words import Stored, aside, choice, completing, fail, interruptible, show
 
 
 def demo(
     seeds: Annotated[int, typer.Option(help="Networks a method; from two on, means with standard deviations.")] = 1,
-    epochs: Annotated[int, typer.Option(help="Epochs a network; the paper has 1000.")] = 1000,
     out: Annotated[Path, typer.Option(help="Folder for the pictures and numbers.")] = Path("alive-demo"),
-    workers: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    store: Stored = Path("alive.sqlite"),
+    threads: Annotated[int | None, typer.Option(help="Networks at once; by default one a core.")] = None,
 ) -> None:
-    """Train the papers' 50x4 network on MOONS six ways, and show who was alive."""
-    from .. import demo as study
+    """Train the papers' 50x4 network on MOONS six ways, and show who was alive; goes on where Ctrl-C ended it."""
+    from .. import demo, study
 
-    jobs, processes = study.prepare(out, seeds=seeds, epochs=epochs, workers=workers)
+    aside(demo.prepare(out, seeds=seeds))
     with interruptible():
-        outcomes = _with_bars(jobs, lambda tick: study.run(jobs, out, workers=processes, tick=tick))
-    show(study.table(study.summarise(outcomes)))
-    for file in study.write(outcomes, out):
-        print(file)
+        for part in study.reproduce(
+            ["demo"], seeds=seeds, scale="quick", architecture="dense", path=store, threads=threads
+        ):
+            show(demo.table(part.rows))
+            for file in demo.write(part.rows, out):
+                print(file)
 
 
 def bench(
@@ -135,22 +133,3 @@ def _papers() -> Any:
     for paper in PAPERS.values():
         grid.add_row(paper.number, str(paper))
     return grid
-
-
-def _with_bars(jobs: list[Job], run: Callable[[Any], Any]) -> list[Any]:
-    """Collect the outcomes of a run, with a bar a method."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    with Progress(
-        TextColumn("{task.description:>10}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    ) as bars:
-        total: dict[str, int] = {}
-        for job in jobs:
-            total[job.method.name] = total.get(job.method.name, 0) + job.epochs
-        tasks = {name: bars.add_task(name, total=epochs) for name, epochs in total.items()}
-        return list(run(lambda job, epochs: bars.advance(tasks[job.method.name], epochs)))

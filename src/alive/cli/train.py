@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from ..data import Data
     from ..penalties import Jumpstart
-    from ..sources import Typed
     from ..train import Logger, Ranks, Settings, Task
+    from .sources import Typed
 
 LOSS = "ce, bce, mse, or mine:loss(output, targets); by default what the targets ask for."
 
@@ -52,9 +52,9 @@ def train(
     whole: Traceback = False,
 ) -> None:
     """Train one network, with or without the penalty; Ctrl-C leaves a checkpoint to resume from."""
-    from .. import sources
     from .. import train as training
     from ..penalties import Jumpstart, Schedule
+    from . import sources
 
     _expect_penalty(jumpstart, weight, final_weight, schedule, aggregate)
     settings = training.Settings(
@@ -111,10 +111,10 @@ def _sources(typed: Typed, *, real: bool) -> tuple[nn.Module, Data, tuple[str, .
     """The network, and its data with targets as the loss wants them; a plain network fits its data."""
     import torch
 
-    from .. import sources
     from ..data.files import Contents
-    from ..sources.folders import PREFIX
     from ..train.checkpoint import load_weights
+    from . import sources
+    from .sources.folders import PREFIX
 
     built: dict[str, Any] = {"init": typed.init, "batch_norm": typed.batch_norm, "seed": typed.seed, "args": typed.args}
     own = sources.is_own(typed.model)

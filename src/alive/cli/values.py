@@ -27,7 +27,7 @@ EXPERIMENTS: tuple[str, ...] = (
     *("002-Fig1", "002-Fig2", "002-Fig3", "002-Fig4", "002-Fig5", "002-T2"),
     "003-T2",
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
-    *("depth-record", "atlas"),
+    *("depth-record", "atlas", "demo"),
     *added("alive.experiments"),
 )
 PATIENTS = (

@@ -70,12 +70,17 @@ def say(text: str) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(Text.assemble(("alive: ", "bold red"), text))
 
 
-def wrote(file: Path) -> None:
-    """Say which file was written, on stderr: stdout may hold JSON."""
+def aside(text: str) -> None:
+    """Say one line that is no result, on stderr: stdout may hold JSON."""
     from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(f"wrote {file}", style="dim"))
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, style="dim"))
+
+
+def wrote(file: Path) -> None:
+    """Say which file was written."""
+    aside(f"wrote {file}")
 
 
 def fail(text: str, code: int) -> NoReturn:

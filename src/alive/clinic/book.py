@@ -13,7 +13,7 @@ from pathlib import Path
 from .._version import __version__
 from ..errors import AliveError
 from ..files import write_atomically
-from ..run.place import hardware, versions
+from ..run.machine import hardware, versions
 from .cures import CURES
 from .patients import PATIENTS
 from .trial import ADVICE, HEALTHY, Row

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ..errors import AliveError
 from ..files import write_atomically
-from . import places
 from .catalogue import ImageSet
+from .download import places
 from .parquet import content, decode
 from .record import Data, images
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from .catalogue import CIFAR10, CIFAR100, FASHION_MNIST, MNIST, ImageSet
 from .decoded import decoded
+from .download.places import find
 from .idx import from_idx
-from .places import find
 from .record import Data
 
 

@@ -1,17 +1,14 @@
 """Every figure and table of the papers, and ours, as frozen records: grids, claims, figures. Nothing here runs."""
 
 from ..registry import Registry
-from .all_conv import TABLE2_003
-from .atlas import ATLAS
 from .cell import Cell, Row
-from .cures import FIG3_004, FIG4_004
-from .depth import DEPTH_RECORD
-from .fifty import FIG9, FIG12, TABLE1
-from .grids import FIG1, FIG2_004, FIG4, FIG5
-from .images import FIG2_001, FIG3_001, TABLE1_004
-from .skips import FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002
+from .ours import ATLAS, DEPTH_RECORD
+from .p000_farkas import FIG5_000, TABLE1_000, TABLE2_000, TABLE4_000
+from .p001_separation import DEMO, FIG1, FIG2_001, FIG3_001, FIG4, FIG5, FIG9, FIG12, TABLE1
+from .p002_phasing_out import FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002
+from .p003_identity import TABLE2_003
+from .p004_jumpstart import FIG2_004, FIG3_004, FIG4_004, TABLE1_004
 from .spec import SCALES, Claim, Experiment, Figure, Measured
-from .staged import FIG5_000, TABLE1_000, TABLE2_000, TABLE4_000
 
 _OWN = {
     experiment.name: experiment
@@ -21,7 +18,7 @@ _OWN = {
         *(FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002),
         TABLE2_003,
         *(TABLE1_004, FIG2_004, FIG3_004, FIG4_004),
-        *(DEPTH_RECORD, ATLAS),
+        *(DEPTH_RECORD, ATLAS, DEMO),
     )
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import nn
@@ -13,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..data import load
 from ..data.catalogue import CATALOGUE
 from ..nn.zoo import Shape, make
+from ..train.engines import LOOP
 from ..train.net import Net
 from .cell import Cell
 from .spec import Experiment
@@ -153,14 +155,13 @@ def effort(experiment: Experiment, scale: str, known: Mapping[str, int] | None =
 
 
 def works_of(cells: Iterable[Cell]) -> list[Work]:
-    """The cells of the torch loop, to be counted."""
-    return [work(cell) for cell in cells if isinstance(cell.member, Net)]
+    """The networks that torch trains, to be counted."""
+    return [work(cell) for cell in cells if cell.member.engine == LOOP.name]
 
 
 def work(cell: Cell) -> Work:
     """One of them."""
-    net = cell.member
-    assert isinstance(net, Net)
+    net = cast(Net, cell.member)
     points, shape, outputs = SIZES[cell.data]
 
     def build() -> nn.Module:

@@ -10,8 +10,8 @@ from torch import nn
 
 from ..nn.identity import all_conv_34
 from ..nn.zoo import make
-from .cures import FIG3_004, FIG4_004
 from .effort import Work, works_of
+from .p004_jumpstart import FIG3_004, FIG4_004
 
 IMAGENET = 1_281_167  # training images
 IMAGE = (3, 224, 224)

@@ -121,7 +121,7 @@ def lead(ours: Where, theirs: Where, *, test: bool = False) -> Measure:
 
 
 def wins(ours: Where, theirs: Where, *, test: bool = True) -> Measure:
-    """At how many places one method has the better accuracy, mean over seeds."""
+    """At how many spots one method has the better accuracy, mean over seeds."""
 
     def measure(rows: Sequence[Row]) -> Measured | None:
         won: dict[int, float] = defaultdict(float)
@@ -133,8 +133,8 @@ def wins(ours: Where, theirs: Where, *, test: bool = True) -> Measure:
 
 
 def _pairs(rows: Sequence[Row], ours: Where, theirs: Where, *, test: bool) -> list[tuple[int, float, float]]:
-    """Seed and best accuracies of two methods at every place both have."""
-    one, other = ({place(row): _best(row, test=test) for row in rows if some(row)} for some in (ours, theirs))
+    """Seed and best accuracies of two methods at every spot both have."""
+    one, other = ({spot(row): _best(row, test=test) for row in rows if some(row)} for some in (ours, theirs))
     return [(at.seed, one[at], other[at]) for at in sorted(one.keys() & other.keys())]
 
 
@@ -142,7 +142,7 @@ def _best(row: Row, *, test: bool) -> float:
     return (row.best_test if test else row.best_train) or 0.0
 
 
-class Place(NamedTuple):
+class Spot(NamedTuple):
     """Where in a grid a network stands, whatever its method."""
 
     seed: int
@@ -152,10 +152,10 @@ class Place(NamedTuple):
     data: str
 
 
-def place(row: Row) -> Place:
+def spot(row: Row) -> Spot:
     """Where in its grid the network of a row stands."""
     net = row.member
-    return Place(net.seed, net.depth, net.width, net.lr, row.cell.data)
+    return Spot(net.seed, net.depth, net.width, net.lr, row.cell.data)
 
 
 def _by_seed(rows: Iterable[Row]) -> dict[int, list[Row]]:

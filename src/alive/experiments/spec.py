@@ -14,6 +14,7 @@ KINDS = (
     "heat",
     "activations",
     "decisions",
+    "lives",
     "traces",
     "layers",
     "winners",

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from ..errors import expect
-from .farkas.plan import Block, Plan
+from .design import Block, Design
 
 
 class Shift(nn.Module):
@@ -123,18 +123,18 @@ class FixupNet(nn.Module):
                 (classes >= 1, f"classes must be at least 1, got {classes}"),
             ]
         )
-        self.channels, self.plan = channels, Plan.of(preset, stages, base, block)
-        self.stem = nn.utils.skip_init(nn.Conv2d, channels, self.plan.stem_width, **self._stem_shape(), bias=False)
+        self.channels, self.design = channels, Design.of(preset, stages, base, block)
+        self.stem = nn.utils.skip_init(nn.Conv2d, channels, self.design.stem_width, **self._stem_shape(), bias=False)
         self.stem_shift, self.relu = Shift(), nn.ReLU()
-        self.pool = nn.MaxPool2d(3, 2, 1) if self.plan.stem == "large" else nn.Identity()
+        self.pool = nn.MaxPool2d(3, 2, 1) if self.design.stem == "large" else nn.Identity()
         self.stages = nn.Sequential(*self._stages())
         self.head_shift = Shift()
-        self.output = nn.utils.skip_init(nn.Linear, self.plan.width(len(self.plan.stages) - 1), classes)
+        self.output = nn.utils.skip_init(nn.Linear, self.design.width(len(self.design.stages) - 1), classes)
         self._start(generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images [N, channels, H, W] to logits [N, classes]."""
-        self.plan.expect_images("FixupNet", self.channels, list(x.shape))
+        self.design.expect_images("FixupNet", self.channels, list(x.shape))
         maps = self.stages(self.pool(self.relu(self.stem_shift(self.stem(x)))))
         return self.output(self.head_shift(maps.mean((2, 3))))  # type: ignore[no-any-return]
 
@@ -154,16 +154,16 @@ class FixupNet(nn.Module):
         ]
 
     def _stem_shape(self) -> dict[str, int]:
-        kernel, stride = (7, 2) if self.plan.stem == "large" else (3, 1)
+        kernel, stride = (7, 2) if self.design.stem == "large" else (3, 1)
         return {"kernel_size": kernel, "stride": stride, "padding": kernel // 2}
 
     def _stages(self) -> list[nn.Sequential]:
-        plan, inputs = self.plan, self.plan.stem_width
-        bottleneck = plan.block == "bottleneck"
+        design, inputs = self.design, self.design.stem_width
+        bottleneck = design.block == "bottleneck"
         kernels = (1, 3, 1) if bottleneck else (3, 3)
         stages = []
-        for number, blocks in enumerate(plan.stages):
-            width = plan.width(number)
+        for number, blocks in enumerate(design.stages):
+            width = design.width(number)
             inner = max(width // 4, 1) if bottleneck else width
             parts = []
             for position in range(blocks):
@@ -175,14 +175,14 @@ class FixupNet(nn.Module):
 
     @torch.no_grad()
     def _start(self, generator: Generator | None) -> None:
-        if self.plan.stem == "large":
+        if self.design.stem == "large":
             _he(self.stem, generator)
         else:
             bound = 1 / math.sqrt(self.stem.weight[0].numel())
             nn.init.uniform_(self.stem.weight, -bound, bound, generator=generator)
         for module in self.modules():
             if isinstance(module, FixupBlock):
-                module.start(sum(self.plan.stages), generator)
+                module.start(sum(self.design.stages), generator)
         nn.init.zeros_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 

@@ -9,10 +9,11 @@ from torch import Generator, nn
 
 from ..errors import AliveError, expect_one_of
 from ..registry import Registry
-from .farkas import FarkasNet, ResNet
+from .farkas import FarkasNet
 from .fixup import FixupNet
 from .identity import AllConvResNet
 from .rectangular import Rectangular, RectangularConv
+from .resnet import ResNet
 from .skips import COMPARED
 
 Shape = tuple[int, ...]  # of one point: [features] or [C, H, W]

@@ -16,6 +16,7 @@ from ..diagnosis.norms import fresh_norms, settle
 from ..errors import AliveError
 from ..feed import batches
 from ..feed.forms import Stream
+from ..feed.threads import few_threads
 from ..nn import initialise_, starts_for
 from ..train.bars import bars
 from .record import RISK, Preflight, Remedy, Shares, share
@@ -40,8 +41,9 @@ class Draws:
 
     def census(self, network: nn.Module) -> Census:
         """What the network does with the points, and what comes back."""
-        settle(network, self.data, forward=self.forward)
-        return census(network, self.data, gradient=True, forward=self.forward, point_axis=self.point_axis)
+        with few_threads(network):
+            settle(network, self.data, forward=self.forward)
+            return census(network, self.data, gradient=True, forward=self.forward, point_axis=self.point_axis)
 
 
 def judged(

@@ -1,5 +1,5 @@
 """Pictures and pages from finished numbers; nothing here trains a model."""
 
-from .moons import Panel, decision_maps, lives
+from .moons import decisions, lives
 
-__all__ = ["Panel", "decision_maps", "lives"]
+__all__ = ["decisions", "lives"]

@@ -15,7 +15,8 @@ from ..experiments.recorded import Book
 from ..experiments.spec import REPRODUCED
 from ..files import write_atomically
 from .ledger import VERDICTS, Section, Source, order, paper_of, sections
-from .page import DRAW, _inlined, _make
+from .page import DRAW
+from .save import inlined, make_folder
 
 PAGE = "evidence.html"
 
@@ -30,7 +31,7 @@ class Picture:
 
 def write_evidence(sources: Sequence[Source], book: Book, folder: Path) -> Path:
     """Write the page into the folder, with the pictures of the sources inside it; returns its path."""
-    _make(folder)
+    make_folder(folder)
     found = sections(sources, book)
     pictures = {each.name: _pictures(each.name, sources) for each in found}
     environment = Environment(loader=PackageLoader("alive.report", "templates"), autoescape=True)
@@ -88,5 +89,5 @@ def _pictures(name: str, sources: Sequence[Source]) -> list[Picture]:
             where = part.scale + ("" if part.architecture == "dense" else f", {part.architecture}")
             for figure in part.experiment.figures:
                 DRAW[figure.kind](part.rows, path)
-                pictures.append(Picture(_inlined(path), f"{figure.caption} ({where}{some})"))
+                pictures.append(Picture(inlined(path), f"{figure.caption} ({where}{some})"))
     return pictures

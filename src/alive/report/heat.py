@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..experiments import Row
-from ..experiments.images import learnt
+from ..experiments.keras_grids import learnt
 from ..experiments.measure import trains
 from .save import save_figure
 
 ACROSS = 3  # panels a row
-Place = tuple[int, int]
+Size = tuple[int, int]
 
 
 def heat(rows: Sequence[Row], path: Path) -> None:
@@ -70,9 +70,9 @@ def seeds_of(rows: Sequence[Row]) -> str:
     return f"colour: mean of {said} seeds; number: how many of the {said} {verb}"
 
 
-def means(rows: Sequence[Row], *, test: bool = False) -> dict[Place, float]:
+def means(rows: Sequence[Row], *, test: bool = False) -> dict[Size, float]:
     """Mean over seeds of the best accuracy at each (depth, width)."""
-    found: dict[Place, list[float]] = defaultdict(list)
+    found: dict[Size, list[float]] = defaultdict(list)
     for row in rows:
         found[row.member.depth, row.member.width].append((row.best_test if test else row.best_train) or 0.0)
     return {place: statistics.fmean(values) for place, values in found.items()}
@@ -107,7 +107,7 @@ def _panel(axis, rows, depths, widths, *, test):  # type: ignore[no-untyped-def]
 
 
 def _count(axis, rows, depths, widths, values, image) -> None:  # type: ignore[no-untyped-def]
-    seeds: dict[Place, int] = defaultdict(int)
+    seeds: dict[Size, int] = defaultdict(int)
     succeeds = trains if _on_moons(rows) else learnt
     for row in rows:
         seeds[row.member.depth, row.member.width] += succeeds(row)

@@ -1,4 +1,4 @@
-"""Pictures of networks that were kept: what their layers hold, what they decide, how they were trained."""
+"""Pictures of networks that were kept: what their layers hold, what these do, how they were trained."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from torch import nn
 
 from ..data import DATA
 from ..experiments import Row
-from ..experiments.layers import layer_work
-from .moons import CLASSES, Panel, decision_maps
+from ..experiments.ours.layer_work import layer_work
+from .moons import CLASSES, first_seed
 from .save import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LAYERS = (0, 4, 25, 50)  # 0 is the input; the paper's choice
-SIDE = 80  # points of the plane a side
 STRETCH, SAME = 50, 1e-4  # most that one axis is stretched beyond the other, least side of a picture
 
 
@@ -29,7 +28,7 @@ def activations(rows: Sequence[Row], path: Path) -> None:
     """Draw the training points as some layers hold them, a row a method, first seed: their two main axes."""
     from matplotlib.figure import Figure
 
-    shown = _first_seed(rows)
+    shown = first_seed(rows)
     figure = Figure(figsize=(2.3 * len(LAYERS), 2.2 * len(shown) + 0.3))
     axes = figure.subplots(len(shown), len(LAYERS), squeeze=False)
     for row, line in zip(shown, axes, strict=True):
@@ -80,39 +79,11 @@ def main_axes(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(centred @ directions[:2].T)
 
 
-def decisions(rows: Sequence[Row], path: Path) -> None:
-    """Draw what each network decides over the plane, first seed."""
-    shown = sorted(_first_seed(rows), key=lambda row: row.member.epochs)
-    data = DATA[shown[0].cell.data]()
-    several = len({row.member.epochs for row in shown}) > 1
-    panels = [_panel(row, several=several) for row in shown]
-    first = shown[0].member
-    about = f"seed {first.seed}; {shown[0].cell.data}, {len(data.train_y)} training points"
-    sizes = {f"{row.member.depth}x{row.member.width}" for row in shown}
-    if len(sizes) == 1:
-        about = f"{first.depth} hidden layers of {first.width} ReLU units; {about}"
-    decision_maps(panels, data.train_x.double().numpy(), data.train_y.numpy(), path, about=(about,))
-
-
-@torch.no_grad()
-def _panel(row: Row, *, several: bool) -> Panel:
-    data = DATA[row.cell.data]()
-    low, high = data.train_x.amin(0) - 0.1, data.train_x.amax(0) + 0.1
-    a, b = (torch.linspace(float(low[i]), float(high[i]), SIDE) for i in (0, 1))
-    plane = torch.cartesian_prod(b, a).flip(1)  # row by row, the second feature upward
-    probability = row.network()(plane).sigmoid().reshape(SIDE, SIDE).double().numpy()
-    name = f"epoch {row.member.epochs}" if several else row.cell.label
-    none = np.zeros(1)
-    last = np.array([row.last.train_accuracy if row.last else 0.0])
-    extent = (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
-    return Panel(name, probability, extent, np.zeros(1, np.int64), none, none, none, last)
-
-
 def traces(rows: Sequence[Row], path: Path) -> None:
     """Draw loss, penalty and training accuracy of the longest run over epochs, first seed."""
     from matplotlib.figure import Figure
 
-    row = max(_first_seed(rows), key=lambda row: row.member.epochs)
+    row = max(first_seed(rows), key=lambda row: row.member.epochs)
     figure = Figure(figsize=(9, 5.2))
     above, below = figure.subplots(2, 1, sharex=True)
     for name, colour in (("loss", "#1f2933"), ("penalty", "#b42318")):
@@ -149,8 +120,3 @@ def layers(rows: Sequence[Row], path: Path) -> None:
 
 def _end(row: Row) -> float:
     return row.last.train_accuracy if row.last else 0.0
-
-
-def _first_seed(rows: Sequence[Row]) -> list[Row]:
-    first = min(row.member.seed for row in rows)
-    return [row for row in rows if row.member.seed == first]

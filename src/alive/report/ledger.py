@@ -12,7 +12,7 @@ from ..experiments.effort import Effort, count, digest, effort, loads, works_of
 from ..experiments.elsewhere import ELSEWHERE, Elsewhere, Stated
 from ..experiments.recorded import Book, Made, Recorded, best
 from ..experiments.spec import DIFFERS, NOT_RUN, REPRODUCED, SCALES
-from .page import Part, judge
+from ..experiments.verdicts import Part, judge
 
 PARTIAL, BY_TESTS = "partial", "shown by tests"
 VERDICTS = (REPRODUCED, DIFFERS, PARTIAL, NOT_RUN, BY_TESTS)
@@ -36,7 +36,7 @@ class Source:
     def of(cls, part: Part, made: Made) -> Source:
         """Measure what there is."""
         name, scale, architecture, seeds = part.experiment.name, part.scale, part.architecture, part.seeds
-        cells = _digest(name, scale, architecture)
+        cells = _digest(name, scale, architecture, tuple(part.revisions.items()))
         measured = ((judged.claim.id, judged.measured) for judged in judge(part))
         return cls(
             part,
@@ -281,11 +281,12 @@ def order(name: str) -> tuple[str, int, int, str]:
 
 
 def _stale(number: Recorded) -> bool:
-    """Whether the experiment has other settings now than when the number was made."""
+    """Whether the experiment has other settings now, or its engine another revision, than when the number was made."""
     return _digest(number.experiment, number.scale, number.architecture) != number.cells
 
 
 @cache
-def _digest(experiment: str, scale: str, architecture: str) -> str:
-    """Of one seed, which has all settings that others have."""
-    return digest(EXPERIMENTS[experiment].cells(scale, architecture=architecture))
+def _digest(experiment: str, scale: str, architecture: str, trained_by: tuple[tuple[str, int], ...] = ()) -> str:
+    """Of one seed, which has all settings that others have; by these revisions of engines, else by those of today."""
+    cells, revisions = EXPERIMENTS[experiment].cells(scale, architecture=architecture), dict(trained_by)
+    return digest(cell.at(revisions.get(cell.member.engine, cell.revision)) for cell in cells)

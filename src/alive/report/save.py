@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import AliveError
 from ..files import write_atomically
 
 if TYPE_CHECKING:
@@ -21,3 +23,18 @@ def save_figure(figure: Figure, path: Path, *, bottom: float = 0.0, laid_out: bo
     else:
         figure.savefig(picture, format="png", dpi=140, bbox_inches="tight")
     write_atomically(path, picture.getvalue())
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for pictures and pages, or say why not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AliveError(
+            f"cannot make the folder {folder}: {error.strerror}", "Choose a folder that can be written"
+        ) from None
+
+
+def inlined(path: Path) -> str:
+    """A picture as a data URI, so that a page is one file."""
+    return f"data:image/png;base64,{b64encode(path.read_bytes()).decode()}"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..experiments import Row
-from ..experiments.atlas import Standing, standings
-from ..experiments.atlas import winners as best_of
+from ..experiments.ours.atlas import Standing, standings
+from ..experiments.ours.atlas import winners as best_of
 from .heat import ink
 from .save import save_figure
 

@@ -1,8 +1,8 @@
 """Run experiments: plan what is left, claim it, train it, store it."""
 
+from .fleets import next_fleet
 from .local import run
 from .owner import Owner
-from .plan import next_fleet
 from .progress import Bar
 from .ray import run_on_ray
 from .store import Run, Store

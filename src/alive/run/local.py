@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from ..errors import expect
-from ..experiments import Cell, Row
-from ..train.fleet import Member, train_fleet
+from ..experiments import Cell
+from .fleets import next_fleet
 from .heart import heart
+from .machine import cores
 from .nets import run_nets
 from .owner import Owner
-from .place import cores
-from .plan import next_fleet
 from .progress import Bar, Share
 from .store import Store
+from .work import cost_of, train_cells
 
 LOOK = 0.5  # seconds between two looks at what others are doing
 
@@ -29,7 +29,7 @@ def run(cells: Sequence[Cell], store: Store, *, threads: int | None = None, bar:
     expect([(threads is None or threads >= 1, f"threads must be at least 1, got {threads}")])
     threads = threads or cores()
     wanted = {cell.key: cell for cell in cells}
-    fleets = {key: cell for key, cell in wanted.items() if isinstance(cell.member, Member)}
+    fleets = {key: cell for key, cell in wanted.items() if cell.engine.together}
     nets = [cell for key, cell in wanted.items() if key not in fleets]
     with bar or nullcontext():
         try:
@@ -44,7 +44,7 @@ def _begin(bar: Bar | None, wanted: dict[str, Cell], store: Store) -> None:
     """Show how much of all is done."""
     if bar is not None:
         done = store.finished(wanted)
-        bar.begin(len(wanted), _cost(wanted.values()), _cost(wanted[key] for key in done), len(done))
+        bar.begin(len(wanted), cost_of(wanted.values()), cost_of(wanted[key] for key in done), len(done))
 
 
 def _run_fleets(wanted: dict[str, Cell], store: Store, threads: int, bar: Bar | None, begin: Callable[[], None]) -> int:
@@ -74,16 +74,9 @@ def _claim(store: Store, owner: Owner, ahead: Sequence[Cell], threads: int) -> l
 
 def _train(store: Store, cells: Sequence[Cell], threads: int, bar: Bar | None) -> int:
     """Train one fleet and write the rows of those that came to their end."""
-    share = None if bar is None else Share(bar, _cost(cells))
-    members = [cell.member for cell in cells if isinstance(cell.member, Member)]
-    fleet = train_fleet(members, cells[0].load(), threads=threads, progress=share)
-    finished = set(map(id, fleet.finished))
-    rows = [Row.of(cell, done) for cell, done in zip(cells, fleet.members, strict=True) if id(done) in finished]
-    store.write(rows, seconds=fleet.seconds / len(cells))
-    if fleet.interrupted:
+    share = None if bar is None else Share(bar, cost_of(cells))
+    done = train_cells(cells, threads=threads, progress=share)
+    store.write(done.rows, seconds=done.seconds / len(cells))
+    if done.interrupted:
         raise KeyboardInterrupt
-    return len(rows)
-
-
-def _cost(cells: Iterable[Cell]) -> float:
-    return sum(cell.cost for cell in cells)
+    return len(done.rows)

@@ -15,16 +15,14 @@ from typing import Any
 
 import torch
 
-from ..data import Data
 from ..errors import AliveError
-from ..experiments import Cell, Row
+from ..experiments import Cell
 from ..interrupts import unreached
-from ..train.net import Net, train_net
-from ..train.result import Row as Epoch
 from .heart import heart
 from .owner import Owner
 from .progress import Bar
 from .store import Store
+from .work import train_cells
 
 LOOK = 0.5  # seconds between two looks at the workers
 DEATHS = 3  # workers that may die before the run is given up
@@ -48,44 +46,17 @@ def run_nets(cells: Sequence[Cell], store: Store, *, threads: int, bar: Bar | No
     return len(wanted) - before
 
 
-def train_cell(cell: Cell, tell: Tell | None = None) -> Row:
-    """Train one net to its end and keep its row; a want of memory is said plainly."""
-    assert isinstance(cell.member, Net)
-    try:
-        watch = None if tell is None else _Watch(cell, tell)
-        return Row.of_net(cell, train_net(cell.member, _data(cell), progress=watch))
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or "memory" in str(error):
-            raise AliveError(
-                f"no memory left to train {cell.label} {cell.member.depth}x{cell.member.width}; finished rows are kept",
-                "Ask for fewer --threads or a smaller scale, and run again",
-            ) from None
-        raise
-
-
-_KEPT: dict[tuple[object, ...], Data] = {}  # the data of the cell just trained, as the next one likely needs the same
-
-
-def _data(cell: Cell) -> Data:
-    """Its data, read once a process."""
-    place = (cell.data, cell.points, cell.test_points, cell.unscaled)
-    if place not in _KEPT:
-        _KEPT.clear()
-        _KEPT[place] = cell.load()
-    return _KEPT[place]
-
-
 class _Watch:
     """Tells after each epoch which part of a cell is done."""
 
     def __init__(self, cell: Cell, tell: Tell) -> None:
         self._key, self._tell, self._epochs = cell.key, tell, cell.member.epochs
 
-    def start(self, epochs: int, done: int) -> None:
-        self._tell(self._key, done / epochs)
+    def start(self, networks: int, epochs: int) -> None:
+        self._tell(self._key, 0.0)
 
-    def row(self, row: Epoch) -> None:
-        self._tell(self._key, (row.epoch + 1) / self._epochs)
+    def update(self, networks: int, epochs: int, rate: float) -> None:
+        self._tell(self._key, epochs / self._epochs)
 
     def close(self) -> None:
         pass
@@ -121,6 +92,11 @@ class _Crew:
             _end(self._workers)
         if self._faults:
             raise self._faults[0]
+        if any((worker.exitcode or 0) > 0 for worker in self._workers):
+            raise AliveError(
+                "a worker ended with the error it printed; finished rows are kept",
+                "See to what it says, and run again",
+            )
         return sum((worker.exitcode or 0) < 0 for worker in self._workers)
 
     def _read(self, patience: float) -> None:
@@ -164,9 +140,8 @@ def _worker(path: Path, cells: Sequence[Cell], parent: int, post: Any) -> None:
             with heart(store, owner):
                 for cell in cells:
                     if store.claim([cell.key], owner):
-                        begun = time.monotonic()
-                        row = train_cell(cell, lambda key, part: post.put((key, part)))
-                        store.write([row], seconds=time.monotonic() - begun)
+                        done = train_cells([cell], progress=_Watch(cell, lambda key, part: post.put((key, part))))
+                        store.write(done.rows, seconds=done.seconds)
     except AliveError as error:
         post.put(error)
 

@@ -16,8 +16,8 @@ from typing import Any
 from ..errors import AliveError
 from ..experiments import Cell, Row
 from ..experiments.cell import canonical
+from .machine import hardware, versions
 from .owner import Owner
-from .place import hardware, versions
 from .sums import CELL, RUN, TABLE, fault_of, faults, has_sums, name_of, write_sum
 
 APPLICATION = 0x616C6976  # "aliv": says whose file this is

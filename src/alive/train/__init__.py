@@ -7,7 +7,7 @@ from .losses import LOSSES, Loss, loss_of
 from .net import Net, NetResult, train_net
 from .points import Points, first
 from .ranks import Ranks, joined
-from .result import Best, Result, Row
+from .result import Best, Epoch, Result
 from .settings import OPTIMISERS, LrSchedule, Settings
 from .task import POINTS_AT_ONCE, Task, accuracy, in_vain, logits_of, task_loss, task_of
 
@@ -18,6 +18,7 @@ __all__ = [
     "Best",
     "Checkpoint",
     "CsvLogger",
+    "Epoch",
     "Keeper",
     "Logger",
     "Loss",
@@ -29,7 +30,6 @@ __all__ = [
     "Progress",
     "Ranks",
     "Result",
-    "Row",
     "Settings",
     "Task",
     "TensorBoardLogger",

@@ -13,15 +13,15 @@ from rich.progress import MofNCompleteColumn
 from ..errors import AliveError
 from ..files import expect_writable, unwritable, write_atomically
 from .bars import bars
-from .result import WORDS, Row, told
+from .result import WORDS, Epoch, told
 
-HEADERS = {score: ",".join(Row(0, 0.0, 0.0, None, None, score).columns()) + "\n" for score in WORDS}
+HEADERS = {score: ",".join(Epoch(0, 0.0, 0.0, None, None, score).columns()) + "\n" for score in WORDS}
 
 
 class Logger(Protocol):
     """Takes each row of a run; a resumed run begins with a row later than 0."""
 
-    def row(self, row: Row) -> None:
+    def row(self, row: Epoch) -> None:
         """Take the row of the epoch just finished."""
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class CsvLogger:
     >>> from tempfile import mkdtemp
     >>> path = Path(mkdtemp()) / "rows.csv"
     >>> log = CsvLogger(path)
-    >>> log.row(Row(0, 0.7, 0.1, 0.5, None))
+    >>> log.row(Epoch(0, 0.7, 0.1, 0.5, None))
     >>> log.close()
     >>> path.read_text().splitlines()
     ['epoch,loss,penalty,train_accuracy,test_accuracy', '0,0.7,0.1,0.5,']
@@ -53,7 +53,7 @@ class CsvLogger:
         expect_writable(self.path)  # a path that cannot be written shall stop the run before it begins
         self._before(0)
 
-    def row(self, row: Row) -> None:
+    def row(self, row: Epoch) -> None:
         """Write one line and see that it leaves the program."""
         values = row.columns().values()
         line = ",".join("" if value is None else repr(value) for value in values) + "\n"
@@ -109,7 +109,7 @@ class TensorBoardLogger:
         self._open: Callable[..., Any] = SummaryWriter
         self._writer: Any = None
 
-    def row(self, row: Row) -> None:
+    def row(self, row: Epoch) -> None:
         """Add one point to each curve; a resumed run hides what an earlier one drew from here on."""
         if self._writer is None:
             self._writer = self._open(str(self.folder), purge_step=row.epoch)
@@ -138,7 +138,7 @@ class _Bar:
         self._bars.update(self._task, total=epochs, completed=done)
         self._bars.start()
 
-    def row(self, row: Row) -> None:
+    def row(self, row: Epoch) -> None:
         told_scores = told(row.score, row.train, row.test, digits=3).removeprefix("train ")
         told_all = f"loss {row.loss:.4f}, {told_scores}"
         self._bars.update(self._task, advance=1, description=told_all)

@@ -22,7 +22,7 @@ from .log import Logger, Progress
 from .losses import Loss, tensor_of
 from .points import Points, first
 from .ranks import ALONE, Ranks
-from .result import Result, Row
+from .result import Epoch, Result
 from .saver import Place, Saver, sole
 from .settings import OPTIMISERS, Settings, groups
 from .task import CLASSES, POINTS_AT_ONCE, Task, accuracy, logits_of, task_of
@@ -211,7 +211,7 @@ class _Run:
             scores = [place.right / points, *scores]
         tested = scores[1] if len(scores) > 1 else None
         means = place.loss / points, place.penalty / points
-        place.finish(Row(place.epoch, *means, scores[0], tested, self.task.score.name))
+        place.finish(Epoch(place.epoch, *means, scores[0], tested, self.task.score.name))
         return None
 
     @torch.no_grad()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,10 +18,13 @@ from ..penalties import attached
 from ..penalties.van import VANController
 from .log import Progress
 from .loop import Keeper, train
-from .result import Result
-from .settings import Settings, whole
+from .result import Best, EpochHealth, Result
+from .settings import Settings, reals, whole
 
 HEALTH_POINTS = 1000  # training points of the census at the end
+POINTS = 60_000  # of a data set whose size is not told, for the cost
+HEALTH = ("dead_units", "linear_units", "dead_points")
+CURVES = ("epoch", "loss", "penalty", "train_accuracy", "test_accuracy")
 Options = tuple[tuple[str, Option], ...]  # keywords and their values: a record that can be hashed
 
 
@@ -69,6 +73,36 @@ class Net:
         """The first learning rate."""
         return self.training.lr
 
+    @property
+    def engine(self) -> str:
+        """Who trains it."""
+        return "loop"
+
+    @property
+    def label(self) -> str:
+        """The method as a reader names it."""
+        return self.method
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the trained network can be kept."""
+        return False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The record, its keywords sorted by name; what the optimiser does not read and the seed's copy left out."""
+        record = asdict(self)
+        training = record["training"]
+        for name in ("seed", "momentum" if self.training.optimiser == "adam" else "eps"):
+            del training[name]
+        for name in ("options", "separation", "gate"):
+            record[name] = None if record[name] is None else dict(record[name])
+        return record | {"training": training | reals(training, "lr", "weight_decay")}
+
+    def cost(self, points: int | None = None) -> float:
+        """About how many seconds it takes on one core, shown so many points an epoch; only ratios matter."""
+        return 1e-8 * self.epochs * (points or POINTS) * self.depth * self.width * (self.width + 8)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NetResult:
@@ -77,6 +111,37 @@ class NetResult:
     result: Result
     health: Census | None
     residuals: tuple[float, ...] = ()
+
+    @property
+    def best(self) -> Best:
+        """The best accuracies over all epochs."""
+        return self.result.best
+
+    @property
+    def stopped(self) -> str | None:
+        """Why it ended before its last epoch, or None."""
+        return self.result.stopped
+
+    @property
+    def last(self) -> EpochHealth | None:
+        """The last epoch, if there is one, with the health at the end; counts are 0 where no census was taken."""
+        if self.result.last is None:
+            return None
+        found = self.health
+        counts = (0, 0, 0) if found is None else (found.units.dead, found.units.linear, found.points.dead)
+        return EpochHealth(**self.result.last.columns(), **dict(zip(HEALTH, counts, strict=True)))
+
+    @property
+    def curves(self) -> dict[str, list[float]]:
+        """Every epoch by the names of its columns; for gates also their residual."""
+        rows = self.result.rows
+        gates = {"residual": list(self.residuals[: len(rows)])} if self.residuals else {}
+        return {name: [getattr(row, name) or 0.0 for row in rows] for name in CURVES} | gates
+
+    @property
+    def kept(self) -> tuple[bytes, int]:
+        """Nothing: networks of the loop are not kept."""
+        return b"", 0
 
 
 def build(net: Net, data: Data) -> nn.Module:

@@ -12,7 +12,7 @@ WORDS = {"accuracy": "accuracy", "r2": "R²", "loss": "loss"}  # what people cal
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Epoch:
     """One epoch, counted from 0.
 
     `loss` (of the task) and `penalty` are means over the epoch's training passes. `train` and `test` are the score of
@@ -21,7 +21,7 @@ class Row:
 
     Differs from the paper: Keras reports training accuracy as a running mean while the weights still move.
 
-    >>> Row(0, 0.7, 0.1, 0.5, None).columns()
+    >>> Epoch(0, 0.7, 0.1, 0.5, None).columns()
     {'epoch': 0, 'loss': 0.7, 'penalty': 0.1, 'train_accuracy': 0.5, 'test_accuracy': None}
     """
 
@@ -50,11 +50,11 @@ class Row:
         return {"epoch": self.epoch, "loss": self.loss, "penalty": self.penalty, **scores}
 
     @classmethod
-    def of(cls, columns: Mapping[str, Any]) -> Row:
+    def of(cls, columns: Mapping[str, Any]) -> Epoch:
         """The row that has these columns.
 
-        >>> Row.of(Row(0, 0.7, 0.1, 0.5, None, "r2").columns())
-        Row(epoch=0, loss=0.7, penalty=0.1, train=0.5, test=None, score='r2')
+        >>> Epoch.of(Epoch(0, 0.7, 0.1, 0.5, None, "r2").columns())
+        Epoch(epoch=0, loss=0.7, penalty=0.1, train=0.5, test=None, score='r2')
         """
         first = ("epoch", "loss", "penalty")
         score = next((each for each in WORDS if f"train_{each}" in columns), "accuracy")
@@ -65,6 +65,24 @@ class Row:
 
     def __str__(self) -> str:
         return told(self.score, self.train, self.test)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochHealth:
+    """One recorded epoch, counted from 0, and the health of the network on the training set after it.
+
+    Loss and penalty are means over the epoch's steps; all else is of the network after it, in eval mode. A point is
+    dead if no unit of some hidden layer answers to it.
+    """
+
+    epoch: int
+    loss: float
+    penalty: float
+    train_accuracy: float
+    test_accuracy: float | None
+    dead_units: int
+    linear_units: int
+    dead_points: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +116,19 @@ class Best:
 class Result:
     """All rows; `stopped` says why a run ended early, or is None; `seconds` includes runs that were resumed.
 
-    >>> result = Result((Row(0, 0.7, 0.1, 1.0, 0.5), Row(1, 0.6, 0.0, 0.9, 0.8)), None, 1.5)
+    >>> result = Result((Epoch(0, 0.7, 0.1, 1.0, 0.5), Epoch(1, 0.6, 0.0, 0.9, 0.8)), None, 1.5)
     >>> result.best
     Best(train=1.0, test=0.8, score='accuracy')
     >>> result.last.epoch
     1
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[Epoch, ...]
     stopped: str | None
     seconds: float
 
     @property
-    def last(self) -> Row | None:
+    def last(self) -> Epoch | None:
         """The last whole epoch, if there was one."""
         return self.rows[-1] if self.rows else None
 

@@ -21,7 +21,7 @@ from ..errors import AliveError, expect
 from ..files import expect_writable, unwritable
 from . import checkpoint
 from .ranks import ALONE, Ranks
-from .result import Row
+from .result import Epoch
 
 try:
     import fcntl
@@ -39,7 +39,7 @@ class Place:
     penalty: float = 0.0
     right: float = 0.0
     seconds: float = 0.0
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Epoch] = field(default_factory=list)
 
     def count(self, loss: float, penalty: float, right: float, *, points: int) -> None:
         """Take one step into account."""
@@ -52,7 +52,7 @@ class Place:
         """All of it, as JSON holds it."""
         return asdict(self) | {"rows": [row.columns() for row in self.rows]}
 
-    def finish(self, row: Row) -> None:
+    def finish(self, row: Epoch) -> None:
         """End an epoch."""
         self.rows.append(row)
         self.epoch, self.step = self.epoch + 1, 0
@@ -163,7 +163,7 @@ class Saver:
             _expect_same_run(kept.about, self.identity)
             checkpoint.restore(kept, *self.parts)
             place = kept.about["place"]
-            return Place(**place | {"rows": [Row.of(row) for row in place["rows"]]})
+            return Place(**place | {"rows": [Epoch.of(row) for row in place["rows"]]})
         except (KeyError, TypeError, AttributeError) as error:  # well formed, but not what this version writes
             raise AliveError(
                 f"{self.path} lacks something of a checkpoint ({error})", "Resume with the version that wrote it"

@@ -23,6 +23,11 @@ def real(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
+def reals(record: dict[str, Any], *names: str) -> dict[str, float]:
+    """Whole numbers among these as reals, so that 1 and 1.0 are one setting."""
+    return {name: float(record[name]) for name in names if isinstance(record.get(name), int)}
+
+
 @dataclass(frozen=True, slots=True)
 class LrSchedule:
     """The factor of the learning rate in each epoch: constant, `factor` at each milestone, or a cosine down to zero.

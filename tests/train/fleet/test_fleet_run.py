@@ -12,7 +12,7 @@ import torch
 from alive.data import moons, tensors
 from alive.errors import AliveError
 from alive.penalties import Schedule
-from alive.train.fleet import MAX_WIDTH, METHODS, Fade, FleetRow, Gate, LrSchedule, Member, fleet_bar, train_fleet
+from alive.train.fleet import MAX_WIDTH, METHODS, EpochHealth, Fade, Gate, LrSchedule, Member, fleet_bar, train_fleet
 
 MOONS = moons()
 
@@ -75,7 +75,7 @@ def test_rows_are_recorded_every_so_often_and_last() -> None:
     assert [row.epoch for row in seldom.rows] == [3, 7, 9]
     assert seldom.rows == tuple(often.rows[epoch] for epoch in (3, 7, 9))
     assert seldom.last == often.last
-    assert isinstance(often.last, FleetRow)
+    assert isinstance(often.last, EpochHealth)
     assert often.best.train_accuracy == max(row.train_accuracy for row in often.rows)
     assert often.best.test_accuracy == max(row.test_accuracy or 0 for row in often.rows)
 

@@ -3,12 +3,10 @@
 from .blocks import FarkasResidual, FarkasStep
 from .conv import FarkasConv, FarkasConv1d, FarkasConv2d, FarkasConv3d
 from .layers import Farkas, FarkasAggregate, FarkasLinear, Weighted
-from .nets import FarkasNet, ResNet
+from .nets import FarkasNet
 from .plain import guarantees, materialised
-from .plan import PRESETS, Plan
 
 __all__ = [
-    "PRESETS",
     "Farkas",
     "FarkasAggregate",
     "FarkasConv",
@@ -19,8 +17,6 @@ __all__ = [
     "FarkasNet",
     "FarkasResidual",
     "FarkasStep",
-    "Plan",
-    "ResNet",
     "Weighted",
     "guarantees",
     "materialised",

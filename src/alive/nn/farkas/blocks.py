@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn
 
 from ...errors import AliveError, expect, near
 from ...functional.farkas import RuleOptions, extended, joined
-from ..init import torch_
+from ..staged import drawn
 from .conv import FarkasConv2d
 from .layers import Farkas, FarkasAggregate, FarkasLinear, Weighted
 from .plain import Guaranteed, materialised
@@ -197,13 +197,6 @@ def _skip_layer(block: FarkasResidual) -> nn.Module:
     conv: nn.Conv2d = nn.utils.skip_init(nn.Conv2d, block.width, block.out_width, 1, bias=False, **like)
     conv.weight.copy_(rows[:, :, None, None])
     return conv
-
-
-def drawn(kind: type[nn.Module], *args: Any, generator: Generator | None, **options: Any) -> Any:
-    """A plain layer started as torch does, from a generator of one's own."""
-    layer: Any = nn.utils.skip_init(kind, *args, **options)
-    torch_((), layer, generator, 0.0)
-    return layer
 
 
 def _summed(

@@ -16,10 +16,10 @@ from ...errors import AliveError, expect
 from .arena import padded
 from .engine import COLUMNS, EPOCH, ROWS, run
 from .member import Member
-from .plan import BAD_BOTH, BAD_LOGITS, BAD_LOSS, BAD_PENALTY, DONE, INTERRUPTED, SHARED, Net
+from .plan import BAD_BOTH, BAD_LOGITS, BAD_LOSS, BAD_PENALTY, DONE, INTERRUPTED, SHARED, Arenas
 from .progress import FleetProgress
 from .result import FleetResult, MemberResult
-from .start import batch_of, course_of, net_of, order_of, plan_of, points_of, positions_of, room_of
+from .start import arenas_of, batch_of, course_of, order_of, plan_of, points_of, positions_of, room_of
 from .update import connect
 
 LOOK = 0.1  # seconds between two looks at how far the workers are
@@ -120,7 +120,7 @@ class _Crew:
     def _train(self, member: Member, signal: NDArray[np.int64]) -> MemberResult:
         count = len(self.data.train_y)
         with self.starting:
-            net = net_of(member, self.data)
+            net = arenas_of(member, self.data)
         plan, course, room = (
             plan_of(member, count, self.record_every),
             course_of(member, count),
@@ -138,7 +138,7 @@ class _Crew:
         return self._result(member, log[: state[ROWS]].copy(), stopped, net, shared=plan.tie == SHARED)
 
     def _result(
-        self, member: Member, log: NDArray[np.float32], stopped: str | None, net: Net | None, *, shared: bool = False
+        self, member: Member, log: NDArray[np.float32], stopped: str | None, net: Arenas | None, *, shared: bool = False
     ) -> MemberResult:
         none = np.zeros(0, np.float32)
         return MemberResult(

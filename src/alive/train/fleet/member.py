@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
+from typing import Any
 
 from ...errors import expect, near
 from ...nn import INITIALISERS
 from ...penalties import Schedule
-from ..settings import CONSTANT, LrSchedule, real, whole
+from ..settings import CONSTANT, LrSchedule, real, reals, whole
 
 MAX_WIDTH = (
     512  # the engine is for thin networks: beyond this one network leaves the cache, and torch is the better tool
@@ -18,6 +19,8 @@ BLOCKS = ("plain", "residual", "van", "farkas")
 ARCHITECTURES = ("dense", "keras_same")
 AGGREGATES = ("sumsq", "sum")
 OPTIMISERS = ("adam", "sgd")
+PENALTY = ("weight", "aggregate", "balance")
+STARTS = {"glorot": "", "zeros": ", zero start", "mirrored": ", mirrored"}  # as a reader names them
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,41 @@ class Member:
     def kind(self) -> Method:
         """What the method stands for."""
         return METHODS[self.method]
+
+    @property
+    def engine(self) -> str:
+        """Who trains it."""
+        return "fleet"
+
+    @property
+    def label(self) -> str:
+        """The method as a reader names it: with its start, where that is not Glorot's."""
+        return self.method + STARTS.get(self.init, f", {self.init}")
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the trained network can be kept: a plain one."""
+        return self.kind.block == "plain"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that decides the result, and nothing that the method does not read."""
+        record = asdict(self)
+        unread = [*(() if self.kind.axes else PENALTY)]
+        unread += [] if self.kind.block == "van" else ["gate"]
+        unread += [] if self.kind.block == "farkas" else ["margin"]
+        unread += [] if self.optimiser == "sgd" else ["momentum"]
+        unread += ["eps"] if self.optimiser == "sgd" else []
+        unread += ["task"] if self.task else []
+        for name in unread:
+            del record[name]
+        return record | reals(record, "lr", "weight")
+
+    def cost(self, points: int | None = None) -> float:
+        """About how many seconds it takes on one core, on a small data set; only ratios matter."""
+        rows = self.width * (2 if self.architecture == "keras_same" else 1)
+        norm = 1.5 if self.kind.batch_norm else 1.0
+        return 1e-8 * norm * self.epochs * self.depth * rows * (rows + 40)
 
     def _unknown(self, what: str, known: Collection[str]) -> str:
         """What to say of a name; worked out only where it is wrong, for grids make thousands of members."""

@@ -41,7 +41,7 @@ class Plan(NamedTuple):
     seed: np.uint64
 
 
-class Net(NamedTuple):
+class Arenas(NamedTuple):
     """All that training changes."""
 
     free: Floats  # what is trained, flat

@@ -9,35 +9,18 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ...data import Data
 from ...errors import AliveError
-from ..result import Best
+from ..result import Best, EpochHealth
 from .arena import Floats
 from .engine import COLUMNS
 from .member import Member
 from .start import parts_of, same_conv, torch_start
 
 
-@dataclass(frozen=True, slots=True)
-class FleetRow:
-    """One recorded epoch, counted from 0: a row of train.loop, and the health of the network on the training set.
-
-    Loss and penalty are means over the epoch's steps; all else is of the network after it, in eval mode. A point is
-    dead if no unit of some hidden layer answers to it.
-    """
-
-    epoch: int
-    loss: float
-    penalty: float
-    train_accuracy: float
-    test_accuracy: float | None
-    dead_units: int
-    linear_units: int
-    dead_points: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberResult:
-    """One member: `log` holds its recorded epochs [rows, columns of FleetRow, right points in place of accuracies].
+    """One member: `log` holds its recorded epochs [rows, columns of EpochHealth, right points in place of accuracies].
 
     `stopped` says why it ended before its last epoch, or is None. `weights`, `norms`, `alpha` are what it ended with.
     """
@@ -54,12 +37,12 @@ class MemberResult:
     alpha: Floats
 
     @property
-    def rows(self) -> tuple[FleetRow, ...]:
+    def rows(self) -> tuple[EpochHealth, ...]:
         """All recorded epochs."""
         return tuple(self._row(values) for values in self.log)
 
     @property
-    def last(self) -> FleetRow | None:
+    def last(self) -> EpochHealth | None:
         """The last recorded epoch, if there is one."""
         return self._row(self.log[-1]) if len(self.log) else None
 
@@ -70,6 +53,18 @@ class MemberResult:
             return Best(None, None)
         tested = float(self.column("test_right").max()) / self.test_points if self.test_points else None
         return Best(float(self.column("train_right").max()) / self.points, tested)
+
+    @property
+    def curves(self) -> dict[str, list[float]]:
+        """Every recorded epoch, by the names of EpochHealth."""
+        scale = {"train_right": self.points, "test_right": max(1, self.test_points)}
+        columns = {name: self.column(name).astype(float) / scale.get(name, 1) for name in COLUMNS}
+        return {name.replace("right", "accuracy"): values.tolist() for name, values in columns.items()}
+
+    @property
+    def kept(self) -> tuple[bytes, int]:
+        """Weights and then norms as bytes, and how many numbers the norms are."""
+        return self.weights.tobytes() + self.norms.tobytes(), self.norms.size
 
     def column(self, name: str) -> NDArray[np.float32]:
         """One column of the log, by name: for whole curves without making rows."""
@@ -91,9 +86,9 @@ class MemberResult:
             _fill([part for part in running if part is not None], self.norms)
         return net.eval()
 
-    def _row(self, values: Floats) -> FleetRow:
+    def _row(self, values: Floats) -> EpochHealth:
         epoch, loss, penalty, trained, tested, dead, linear, points = values.tolist()
-        return FleetRow(
+        return EpochHealth(
             int(epoch),
             loss,
             penalty,
@@ -117,6 +112,14 @@ class FleetResult:
     def finished(self) -> tuple[MemberResult, ...]:
         """The members that came to their end, be it a bad one."""
         return tuple(result for result in self.members if not (result.stopped or "").startswith("interrupted"))
+
+
+def restored(member: Member, flat: Floats, norms: int, data: Data) -> nn.Module:
+    """The network of a member from the numbers that were `kept` of it, the last of which are its norms."""
+    cut, none = flat.size - norms, np.zeros(0, np.float32)
+    return MemberResult(
+        member, none, len(data.train_y), 0, data.outputs, data.inputs, None, flat[:cut], flat[cut:], none
+    ).network()
 
 
 def _fill(parts: list[torch.Tensor], flat: Floats) -> None:

@@ -15,7 +15,7 @@ from ...nn.rectangular import NORM_EPS, NORM_MOMENTUM
 from ...penalties import Schedule
 from .arena import Floats, Gates, Norm, signals, size_of, views, weight_shapes
 from .member import Member
-from .plan import FARKAS, NO_SKIP, SHARED, SKIP, UNTIED, VAN, Course, Net, Plan, Points, Room
+from .plan import FARKAS, NO_SKIP, SHARED, SKIP, UNTIED, VAN, Arenas, Course, Plan, Points, Room
 
 SKIPS = {"plain": NO_SKIP, "farkas": NO_SKIP, "residual": SKIP, "van": VAN}
 
@@ -88,7 +88,7 @@ def _rates(member: Member) -> NDArray[np.float64]:
     return np.array(rates)
 
 
-def net_of(member: Member, data: Data) -> Net:
+def arenas_of(member: Member, data: Data) -> Arenas:
     """The network as it starts. Torch's own random state is read and put back: not for two threads at once."""
     positions, norm = positions_of(member), member.kind.batch_norm
     shapes = weight_shapes(
@@ -101,7 +101,7 @@ def net_of(member: Member, data: Data) -> Net:
     slope = np.zeros_like(free)
     flat_slope = np.zeros_like(flat) if tied else slope
     channels = (member.depth if norm else 0, member.width)
-    return Net(
+    return Arenas(
         free=free,
         slope=slope,
         first_moment=np.zeros_like(free),

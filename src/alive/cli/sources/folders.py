@@ -1,0 +1,107 @@
+"""Models of transformers from a folder on this machine; nothing is downloaded, and no code in the folder is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ...errors import AliveError
+
+PREFIX = "hf:"
+FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx")
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+def folder(source: str) -> Path:
+    """The folder that `hf:folder` names; there must be a config.json in it."""
+    path = Path(source.removeprefix(PREFIX)).expanduser()
+    if not (path / "config.json").is_file():
+        what = f"{path} holds no config.json" if path.is_dir() else f"there is no folder {str(path)!r}"
+        raise AliveError(
+            what, "Give a folder that model.save_pretrained(folder) wrote; models are not downloaded by their names"
+        )
+    return path
+
+
+def has_weights(source: str) -> bool:
+    """Whether the folder holds weights, or a configuration alone; weights of another framework are refused."""
+    path = folder(source)
+    if any((path / name).is_file() for name in WEIGHTS):
+        return True
+    foreign = sorted(file.name for ending in FOREIGN for file in path.glob(f"*{ending}"))
+    if foreign:
+        raise AliveError(f"{path} holds {foreign[0]}, which torch does not read", "Save it from a model of torch")
+    return False
+
+
+def model(source: str) -> nn.Module:
+    """The model of a folder: with its weights, or a fresh start where there is a configuration alone."""
+    path = folder(source)
+    try:
+        import transformers
+    except ImportError:
+        raise AliveError(
+            f"{source} needs transformers, which is not installed", "Run pip install transformers"
+        ) from None
+    with _quiet(transformers):
+        try:
+            local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+            config = transformers.AutoConfig.from_pretrained(path, **local)
+            kind = _kind(transformers, path)
+            if not has_weights(source):
+                fresh: nn.Module = kind.from_config(config) if kind is transformers.AutoModel else kind(config)
+                return fresh
+            made, info = kind.from_pretrained(path, config=config, local_files_only=True, output_loading_info=True)
+        except Exception as error:  # a damaged folder fails in as many ways as it has files
+            if isinstance(error, AliveError):
+                raise
+            reason = " ".join(str(error).split()).split(". ")[0].rstrip(".") or type(error).__name__
+            raise AliveError(
+                f"transformers cannot load {path}: {reason}", "Save it again with model.save_pretrained(folder)"
+            ) from error
+    _expect_whole(path, info)
+    return made  # type: ignore[no-any-return]
+
+
+def _kind(transformers: Any, path: Path) -> Any:
+    """The class that the configuration names; AutoModel where it names none."""
+    names = json.loads((path / "config.json").read_text()).get("architectures") or []
+    if not names:
+        return transformers.AutoModel
+    found = getattr(transformers, str(names[0]), None)
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise AliveError(
+            f"transformers {transformers.__version__} has no model {names[0]}, which {path}/config.json names",
+            "Install the version that has it; code that lies in the folder is not run",
+        )
+    return found
+
+
+def _expect_whole(path: Path, info: Any) -> None:
+    """Refuse weights that are not those of the model: some of it would be left at a random start."""
+    for what in ("missing_keys", "mismatched_keys"):
+        if found := sorted(map(str, info.get(what) or ())):
+            raise AliveError(
+                f"{len(found)} weights of {path} are {what.split('_')[0]}, {found[0]} among them",
+                "Save it again with model.save_pretrained(folder)",
+            )
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Without the bars and warnings of transformers."""
+    speech = transformers.utils.logging
+    before = speech.get_verbosity(), speech.is_progress_bar_enabled()
+    speech.set_verbosity_error()
+    speech.disable_progress_bar()
+    try:
+        yield
+    finally:
+        speech.set_verbosity(before[0])
+        if before[1]:
+            speech.enable_progress_bar()

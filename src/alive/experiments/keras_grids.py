@@ -1,0 +1,65 @@
+"""Grids of thin deep convolutions as the Keras runs of 001 and 004 had them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..train import Net, Settings
+from ..train.net import Options
+from .cell import Cell, Row
+from .spec import Grid
+
+CHANCE = 0.1135  # the largest class of MNIST's test set
+ABOVE_CHANCE = 2  # so many times chance a network names right that has learnt something, in any epoch
+CLASSES = {"cifar100": 100}  # other data have ten
+WIDTHS = (2, 4, 8)
+QUICK_DEPTHS = (4, 28, 44)
+POINTS, TEST_POINTS = 2000, 1000  # of the quick scale
+HEAT = "Mean over seeds of the best accuracy; in each cell how many seeds learn"
+
+# The papers' penalty has a term for every position, at a weight that does not carry over to other batches. The quick
+# scale has a term for every channel, which costs half as much.
+KERAS: Options = (("weight", 1e-8), ("mode", "UP"), ("conv", "position"))
+CHANNEL: Options = (("weight", 1e-3), ("mode", "UP"), ("conv", "channel"))
+
+PAPER = Settings(epochs=50, batch_size=1024, lr=1e-3, running=True, channels_last=True)
+QUICK = Settings(epochs=4, batch_size=50, lr=1e-3, shuffle=True, running=True, channels_last=True)
+
+
+def learnt(row: Row) -> bool:
+    """Whether the network ever named clearly more test points than the largest class: twice chance, .2 of ten."""
+    return (row.best_test or 0.0) > ABOVE_CHANCE / CLASSES.get(row.cell.data, 10)
+
+
+def _keras(method: str, depth: int, width: int, seed: int, *, full: bool) -> Net:
+    """A rectangle as the Keras runs had it: Glorot, all positions to the output."""
+    separation = None if method != "Sep-UP" else (KERAS if full else CHANNEL)
+    options: Options = (("head", "flatten"), ("init", "glorot"), ("batch_norm", method == "ReLU+BN"))
+    return Net("rectangle", depth, width, method, seed, options, separation, training=PAPER if full else QUICK)
+
+
+def keras_grid(
+    data: str, methods: Iterable[str], depths: Sequence[int], quick: Sequence[int], widths: Sequence[int]
+) -> Grid:
+    """Networks of the Keras runs: the papers' grid on all images, or a few depths on a few images."""
+    methods = tuple(methods)
+
+    def grid(scale: str, architecture: str, seed: int) -> list[Cell]:
+        full = scale == "paper"
+        return [
+            Cell(
+                _keras(method, depth, width, seed, full=full),
+                data,
+                unscaled=True,
+                points=None if full else POINTS,
+                test_points=None if full else TEST_POINTS,
+            )
+            for method in methods
+            for depth in (depths if full else quick)
+            for width in widths
+        ]
+
+    return grid
+
+
+DEEP = range(28, 69)  # depths at which only penalised networks learn

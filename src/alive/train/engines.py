@@ -1,0 +1,109 @@
+"""The engines that train networks: the compiled fleet, and the torch loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from torch import nn
+
+from ..data import Data
+from .fleet import FleetProgress, train_fleet
+from .fleet.arena import Floats
+from .fleet.result import restored
+from .net import train_net
+from .network import Outcome
+from .result import Epoch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """Outcomes in the order of the networks, None for those that had no time to end; and whether Ctrl-C came."""
+
+    outcomes: tuple[Outcome | None, ...]
+    seconds: float
+    interrupted: bool = False
+
+
+class Train(Protocol):
+    """How an engine is called; `networks` are records of its own kind."""
+
+    def __call__(
+        self, networks: Sequence[Any], data: Data, *, threads: int = 1, progress: FleetProgress | None = None
+    ) -> Trained:
+        """Train them all on one data set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Who trains a network.
+
+    revision   to be raised with any change after which the same settings give other numbers: it is part of the keys of
+               cells, so that rows of the engine before are not taken for rows of this one
+    together   whether one call trains many networks on several threads; else each is best given a process
+    restore    makes the network from what was kept of it, where something is
+    """
+
+    name: str
+    revision: int
+    together: bool
+    train: Train
+    restore: Callable[[Any, Floats, int, Data], nn.Module] | None = None
+
+
+def _fleet(networks: Sequence[Any], data: Data, *, threads: int = 1, progress: FleetProgress | None = None) -> Trained:
+    done = train_fleet(networks, data, threads=threads, progress=progress)
+    finished = set(map(id, done.finished))
+    return Trained(
+        tuple(each if id(each) in finished else None for each in done.members), done.seconds, done.interrupted
+    )
+
+
+def _loop(networks: Sequence[Any], data: Data, *, threads: int = 1, progress: FleetProgress | None = None) -> Trained:
+    """One after the other; torch has its own threads."""
+    begun = time.perf_counter()
+    told = None if progress is None else _Epochs(progress)
+    if progress is not None:
+        progress.start(len(networks), sum(net.epochs for net in networks))
+    outcomes = []
+    for net in networks:
+        outcomes.append(train_net(net, data, progress=told))
+        if told is not None:
+            told.ended()
+    if progress is not None:
+        progress.close()
+    return Trained(tuple(outcomes), time.perf_counter() - begun)
+
+
+class _Epochs:
+    """Tells the progress of several networks what the loop tells of each."""
+
+    def __init__(self, progress: FleetProgress) -> None:
+        self._progress, self._begun = progress, time.perf_counter()
+        self._networks, self._epochs = 0, 0
+
+    def start(self, epochs: int, done: int) -> None:
+        pass
+
+    def row(self, row: Epoch) -> None:
+        self._epochs += 1
+        self._tell()
+
+    def close(self) -> None:
+        pass
+
+    def ended(self) -> None:
+        self._networks += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        rate = self._epochs / max(1e-9, time.perf_counter() - self._begun)
+        self._progress.update(self._networks, self._epochs, rate)
+
+
+FLEET = Engine("fleet", revision=1, together=True, train=_fleet, restore=restored)
+LOOP = Engine("loop", revision=1, together=False, train=_loop)
+ENGINES: Mapping[str, Engine] = MappingProxyType({engine.name: engine for engine in (FLEET, LOOP)})

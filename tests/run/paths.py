@@ -1,0 +1,10 @@
+"""What processes that tests begin must find."""
+
+from __future__ import annotations
+
+import os
+
+
+def with_tests():
+    """Where a process begun by a test finds modules: these tests, and whatever this process was told."""
+    return os.pathsep.join(filter(None, (os.path.dirname(__file__), os.environ.get("PYTHONPATH"))))
