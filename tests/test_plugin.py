@@ -61,6 +61,15 @@ def test_a_plug_in_adds_to_a_grid_without_touching_alive(installed, tmp_path):
     assert json.loads(run(installed, GRID, tmp_path).splitlines()[-1]) == rows
 
 
+def test_the_page_of_all_claims_has_those_of_a_plug_in(installed, tmp_path):
+    code = (
+        "from pathlib import Path\n"
+        "from alive import study\n"
+        "print('Own-Stripes' in study.evidence([], Path('page')).read_text())\n"
+    )
+    assert run(installed, code, tmp_path).split() == ["True"]
+
+
 def test_a_plugged_in_activation_is_counted(installed, tmp_path):
     code = (
         "import torch, alive\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from .catalogue import CIFAR10, CIFAR100, FASHION_MNIST, MNIST, ImageSet
@@ -33,6 +33,14 @@ def cifar100() -> Data:
     Where the files hold JPEG images, which have lost detail, the data are named "CIFAR-100 (JPEG copy)".
     """
     return opened(CIFAR100, find(CIFAR100))
+
+
+IMAGE_SETS: dict[str, Callable[[], Data]] = {
+    "mnist": mnist,
+    "fashion-mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+}
 
 
 def opened(known: ImageSet, paths: Mapping[str, Path]) -> Data:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..errors import AliveError, near
 from ..registry import Registry
 from .files import READERS, from_file
-from .image_sets import cifar10, cifar100, fashion_mnist, mnist
+from .image_sets import IMAGE_SETS
 from .record import Data, tensors
 
 
@@ -50,10 +50,7 @@ DATA: Registry[Callable[[], Data]] = Registry(
     {
         "moons": moons,
         "digits": digits,
-        "mnist": mnist,
-        "fashion-mnist": fashion_mnist,
-        "cifar10": cifar10,
-        "cifar100": cifar100,
+        **IMAGE_SETS,
     },
     fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which loads no data",
 )

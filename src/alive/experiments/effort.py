@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from ..data import load
 from ..data.catalogue import CATALOGUE
 from ..nn.zoo import Shape, make
 from ..train.engines import LOOP
@@ -21,11 +22,24 @@ from .spec import Experiment
 RATE = 1e13  # FLOP a second: about what a data-centre GPU of today does in single precision on wide layers
 PASSES = 3  # a training step is a forward pass and a backward pass of twice its cost
 THIN = 64  # units a layer below which a GPU waits for its own launches, so that the rate above is not reached
-SIZES: Mapping[str, tuple[int, Shape, int]] = {  # training points, shape of one, outputs; known without loading
-    "moons": (85, (2,), 1),
-    "digits": (1437, (1, 8, 8), 10),
-    **{name: (each.train[0].rows, each.shape, each.classes) for name, each in CATALOGUE.items()},
-}
+
+
+class Sizes(dict[str, tuple[int, Shape, int]]):
+    """Of each data set its training points, the shape of one, and outputs; what is not written here is loaded."""
+
+    def __missing__(self, name: str) -> tuple[int, Shape, int]:
+        data = load(name)
+        self[name] = len(data.train_y), tuple(data.train_x.shape[1:]), data.outputs
+        return self[name]
+
+
+SIZES = Sizes(
+    {
+        "moons": (85, (2,), 1),
+        "digits": (1437, (1, 8, 8), 10),
+        **{name: (each.train[0].rows, each.shape, each.classes) for name, each in CATALOGUE.items()},
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,9 @@ class _ReluSlacks(torch.autograd.Function):
         return _add(grad, grad_s, ctx.kind(*pull), ctx), None, None, None
 
 
+RELU_NODE = _ReluSlacks._backward_cls  # the node of ReLU and slacks together, in the graph of autograd
+
+
 def _add(grad: Tensor, grad_s: tuple[Tensor, ...], pull: Pull | Spread, ctx: Any) -> Tensor:
     """Add the slacks' gradient to a gradient that nobody else holds."""
     upstream = torch.cat(grad_s) if len(grad_s) > 1 else grad_s[0]

@@ -55,7 +55,6 @@ with torch.inference_mode(False):
     NOTHING = torch.empty(0)
 WHOLE = (torch.func.linearize, functional.jacobian, functional.hessian, functional.vjp, functional.jvp)
 WHOLE_CODE = {id(function.__code__) for function in (*WHOLE, functional.vhp, functional.hvp)}
-ON_THE_WAY = fused._ReluSlacks._backward_cls  # the node of ReLU and slacks together, which backward goes through
 _is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
@@ -167,7 +166,7 @@ class Passes:
         if torch.compiler.is_compiling() or not self.hears:  # a part may be compiled by itself
             return
         measured = next(iter(slacks.values()), None)
-        on_the_way = measured is not None and isinstance(measured.grad_fn, ON_THE_WAY)
+        on_the_way = measured is not None and isinstance(measured.grad_fn, fused.RELU_NODE)  # backward goes through it
         if not on_the_way and z.grad_fn is not None:
             self.way = (*self.way[:1], z.grad_fn)
 
