@@ -12,7 +12,7 @@ from .spec import Claim, Experiment, Figure, Grid
 
 CHANCE = 0.1135  # the largest class of MNIST's test set
 ABOVE_CHANCE = 2  # so many times chance a network names right that has learnt something, in any epoch
-CLASSES = {"cifar100": 100}  # of data that have not ten
+CLASSES = {"cifar100": 100}  # data sets with other than ten classes
 WIDTHS = (2, 4, 8)
 DEPTHS_001 = (2, 4, *range(12, 69, 8))
 DEPTHS_004 = tuple(range(4, 69, 4))
