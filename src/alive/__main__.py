@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _open_what_is_closed() -> None:
-    """Started without stdin, stdout or stderr, speak into nothing; else the next file opened would be taken for one."""
+    """If stdin, stdout or stderr is closed, open it on nothing; or the next file opened would take its place."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)

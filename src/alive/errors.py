@@ -61,7 +61,7 @@ def fault(doing: str, error: BaseException) -> AliveError:
 
 
 def own_line(error: BaseException) -> str:
-    """File and line of the last call in the user's own code, in brackets; nothing if there is none, or it is said."""
+    """File and line of the last call in the user's own code, in brackets; empty if there is none or it was named."""
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     own = [(Path(file), line) for file, line in frames if not file.startswith(("<", *_NOT_OWN))]
     if isinstance(error, SyntaxError) or not own:

@@ -28,7 +28,7 @@ class Interrupts:
         self._starting, self._ending = True, False
 
     def listen(self) -> None:
-        """Answer from now on, unless whoever started us asked for presses to be ignored."""
+        """Answer from now on, unless the parent process asked for Ctrl-C to be ignored."""
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._press)
             atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the first to be asked is the last to run
@@ -38,7 +38,7 @@ class Interrupts:
         self._starting = False
 
     def end(self) -> None:
-        """The last line is said; what follows is only Python's own clearing away."""
+        """The last line is printed; after this only Python cleans up."""
         self._ending = True
 
     def _press(self, number: int, frame: FrameType | None) -> None:

@@ -37,15 +37,15 @@ app.add_typer(data_commands, name="data")
 
 
 def main() -> None:
-    """Run the command line; what is refused is said in one line."""
+    """Run the command line; an error is one line."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # without a cache it says so on two lines, and works
     if isinstance(sys.stdout, TextIOWrapper):
         with suppress(OSError):
-            sys.stdout.reconfigure(errors="replace")  # a locale without our signs is no reason to say nothing
+            sys.stdout.reconfigure(errors="replace")  # a locale may lack some of our characters
     try:
         code = app(prog_name="alive", standalone_mode=False)
         sys.stdout.flush()
-        if code == 130:  # what typer makes of Ctrl-C, without a word
+        if code == 130:  # what typer returns after Ctrl-C, without printing anything
             fail("interrupted", 130)
     except AliveError as error:
         fail(str(error), 2)
@@ -95,7 +95,7 @@ def _nearest(error: Any) -> str:
 
 
 def _read_no_more() -> NoReturn:
-    """Whoever read our output has gone, as `head` does: end as quietly as other commands, not as if a limit held."""
+    """The reader of our output is gone, as after `| head`: end quietly, with the exit code of a closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(141)
 

@@ -79,7 +79,7 @@ def note(notes: Iterable[str]) -> None:
 
 @contextmanager
 def traced(wanted: bool) -> Iterator[None]:
-    """Show, if wanted, the whole way to an error before it is said in one line."""
+    """With --traceback, show the whole traceback before the one-line message."""
     try:
         yield
     except AliveError as error:

@@ -92,7 +92,7 @@ def train(
 
 
 def _opened(typed: Typed, loss: str | None, settings: Settings, ranks: Ranks) -> tuple[Task, nn.Module, Data]:
-    """The task, the network and its data as it can read them; what was decided for the user is said."""
+    """The task, the network and its data in a form it can read; prints what was decided for the user."""
     from ..train import first, task_of
 
     given = loss_of(loss)

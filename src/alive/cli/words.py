@@ -1,4 +1,4 @@
-"""What all commands share: how they name models and data, speak, fail and are interrupted."""
+"""What all commands share: how they name models and data, print, fail and are interrupted."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def treat(patient: Patient, cure: str, seed: int, *, in_hand: bool = False) -> R
         return _advice(patient, seed)
     began = time.perf_counter()
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a layer of one unit, say, has no axis to separate: so be it
+        warnings.simplefilter("ignore")  # such as: a layer of one unit cannot be separated
         torch.manual_seed(seed)
         case = patient.case(seed)
         if in_hand and patient.trained:

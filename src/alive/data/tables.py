@@ -94,7 +94,7 @@ def _numbers(
     """The columns as an array [N, C]; text and rows of other lengths are refused."""
     try:
         with warnings.catch_warnings(), path.open(encoding="utf-8-sig") as file:
-            warnings.simplefilter("ignore", UserWarning)  # of no rows, which are told of by the caller
+            warnings.simplefilter("ignore", UserWarning)  # about empty files, which the caller reports
             options: dict[str, Any] = {"delimiter": delimiter, "skiprows": skip, "usecols": kept, "quotechar": '"'}
             return np.loadtxt(file, kind, comments=None, ndmin=2, **options)
     except ValueError as error:

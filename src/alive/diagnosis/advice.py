@@ -34,7 +34,7 @@ class Advice(NamedTuple):
 
 
 def advise(census: Census, *, pull: float | None = None) -> list[Advice]:
-    """What to say, the gravest first; nothing if all is well.
+    """The findings with their cures, the most serious first; empty if all is well.
 
     pull   how hard the penalty pulls at the weights, where it is trained with one and the task is not learned yet: see
            `alive.penalties.pull`
@@ -70,7 +70,7 @@ def _unsettled(census: Census) -> Advice:
 
 
 def _after(advice: Advice, first: Advice) -> str:
-    """A later finding with the cures of an earlier one needs no words of its own."""
+    """A later finding with the same cures as an earlier one does not repeat them."""
     return FIRST if first.grave and advice.cures == first.cures else advice.do
 
 

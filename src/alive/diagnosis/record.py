@@ -1,7 +1,7 @@
 """The records of a census, and how they add up.
 
 A census of one batch is a small record, and records add up: the census of a data set is the sum of the censuses of
-its batches, whoever took them. Memory is that of one point and of the units, whatever the number of points.
+its batches, in whichever process. Memory does not grow with the number of points.
 """
 
 from __future__ import annotations

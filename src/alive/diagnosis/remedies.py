@@ -135,7 +135,7 @@ def spoken(names: tuple[str, ...], otherwise: str) -> str:
 
 
 def _joined(code: tuple[str, ...]) -> str:
-    """Lines of code in one; what belongs into each step is said to."""
+    """Lines of code joined into one; what belongs into every training step is marked."""
     return "; ".join(f"in each step {line}" if line in EACH_STEP else line for line in code)
 
 

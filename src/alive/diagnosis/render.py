@@ -60,7 +60,7 @@ class Shown:
 
 
 def _hidden(found: Sequence[Row], listed: Sequence[Row], more: str) -> RenderResult:
-    """What is said of all layers at once, and how many are not shown."""
+    """Remarks on all layers together, and how many are not shown."""
     lines = {row.layer.where for row in found}
     if len(lines) == 1 and "" not in lines:
         yield Text(f"(all called at {lines.pop()})", style="dim")

@@ -1,6 +1,6 @@
 """Signal: how far apart the points still are in a layer, and how much of the gradient arrives there.
 
-Life is not all: a layer may have no dead unit, and yet all points have become one in it. Records of parts of the data
+A layer can have no dead unit although all points have become the same in it. Records of parts of the data
 add up to the record of the whole, as a census does, so nothing is kept that grows with the number of points.
 """
 

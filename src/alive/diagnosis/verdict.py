@@ -17,7 +17,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(census: Census, advice: Sequence[Advice]) -> Verdict:
-    """Grave if the signal is gone or a finding is grave; that all is alive is said only if nothing was found."""
+    """Serious if the signal is gone or a finding is serious; "all alive" only if nothing was found."""
     grave = any(each.grave for each in advice)
     if grave or census.gone:
         return Verdict("As it is, this network can hardly learn" + ("." if grave else f": {census.gone}."), True)
@@ -28,6 +28,6 @@ def verdict(census: Census, advice: Sequence[Advice]) -> Verdict:
 
 
 def _unmeasured(census: Census) -> str:
-    """What may still be wrong, for nobody asked."""
+    """What may still be wrong, because it was not measured."""
     asked = any(layer.signal.gradient is not None for layer in census.layers)
     return "" if asked else " Whether gradients come back was not measured: --gradient, or census(..., gradient=True)."

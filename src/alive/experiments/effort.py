@@ -115,7 +115,7 @@ class Effort:
 
     @property
     def arithmetic(self) -> str:
-        """How that comes about."""
+        """The arithmetic behind the figure, in words."""
         if not self.loads:
             return (
                 f"{_count(self.members, 'network')}, each epochs × depth × width × (width + 40) × 10 ns on one core, "

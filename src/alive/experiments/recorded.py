@@ -42,7 +42,7 @@ class Recorded:
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """What it speaks of."""
+        """Which experiment and claim it belongs to."""
         return self.experiment, self.claim, self.scale, self.architecture
 
     @property

@@ -47,7 +47,7 @@ def _read(form: Form) -> Iterator[Any]:
 
 
 def sample(data: Any, model: nn.Module, points: int, seed: int, point_axis: int | None = 0) -> tuple[Form, str]:
-    """So many points of the data and what they are, in words; all of them, and no words, where there are no more."""
+    """At most that many points of the data, and a sentence on the choice; empty if all points are taken."""
     form = read(data, model, point_axis)
     if form.length is not None and form.length <= points:
         return form, ""

@@ -122,7 +122,7 @@ class Stream:
                 return
 
     def _points(self, batch: Any) -> int:
-        """How many points a batch has, by its first tensor; one where nobody can say."""
+        """How many points a batch has, by its first tensor; one if that is not known."""
         found = inner(batch)
         if self.axis is None:
             return len(found) or 1

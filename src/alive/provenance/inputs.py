@@ -53,7 +53,7 @@ def count(batch: Any, point_axis: int | None) -> int | None:
 
 
 def enter(tracker: Tracker, batch: Any, points: int | None, point_axis: int | None) -> None:
-    """Tell the tracker whose the entries of the batch are; tensors that are not of that many points are everybody's."""
+    """Tell the tracker which point each entry of the batch belongs to; tensors of another length belong to all."""
     for number, leaf in enumerate(leaves(batch)):
         if isinstance(leaf, PackedSequence):
             _enter_packed(tracker, leaf)

@@ -67,7 +67,7 @@ def shared(ndim: int) -> Owners:
 
 
 def foreign(ndim: int) -> Owners:
-    """A tensor of unknown origin: whoever's it is, and whatever activations lie behind it."""
+    """A tensor of unknown origin: its owners are unknown, and so are the activations behind it."""
     return Owners(nobody(ndim, MANY), nobody(ndim), behind=ANYTHING, why="it comes from outside, and nobody saw whence")
 
 

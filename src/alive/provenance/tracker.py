@@ -99,12 +99,12 @@ class Tracker(TorchDispatchMode):
             self.memory.put(t, owners)
 
     def enter(self, t: Tensor, owners: Owners) -> None:
-        """Say whose the entries of a tensor are."""
+        """Set the owners of a tensor's entries."""
         self._put(t, owners)
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """What is computed inside is not the model's."""
+        """Inside, nothing is followed: what is computed there is not part of the model."""
         on_top = current_dispatch_mode() is self  # else another mode was entered since, and stays
         self.deaf += 1
         if on_top:
@@ -122,7 +122,7 @@ class Tracker(TorchDispatchMode):
         return self.families.of(int(named.max())) if named.numel() else None
 
     def owners(self, t: Tensor) -> Owners:
-        """Whose the entries of a tensor are."""
+        """The owners of a tensor's entries."""
         try:
             found = self.memory.get(t)
         except (RuntimeError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""Write a network to a file that runs without its Python code, and run that file to see that it says the same."""
+"""Write a network to a file that runs without its Python code, and run it to check that it gives the same outputs."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ OURS = (Gate, Half, VANBlock)
 
 
 class GatedSkip(nn.Module):
-    """A skip that fades: (1-α) S(x). It stands in the place of S where the sum itself cannot be reached."""
+    """A skip that fades: (1-α) S(x). It replaces S if the sum itself cannot be reached."""
 
     def __init__(self, skip: nn.Module, gate: nn.Module) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Models as people have them: wrapped, compiled in part, declared in part; and what is said of those not to be seen."""
+"""Models as people have them: wrapped, compiled or declared in part; and warnings about parts that cannot be seen."""
 
 from __future__ import annotations
 

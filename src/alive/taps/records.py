@@ -1,4 +1,4 @@
-"""What taps tell: where, on what, and what was missed."""
+"""The records of taps: where an activation is, what it gets, and what was missed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Call(NamedTuple):
 
 
 class Watcher(Protocol):
-    """Whoever looks at the pre-activations."""
+    """Something that looks at the pre-activations."""
 
     def begin(self) -> None:
         """An outermost forward pass begins."""

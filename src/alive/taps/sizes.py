@@ -1,7 +1,7 @@
 """Layouts by sizes alone, for passes that cannot be followed: inside torch.compile and torch.func.
 
-The last weighted operation says on which axis its units lie, and how many they are. If nothing was moved since, they
-lie there still; if one axis alone has that size, it is the one; else nothing is said.
+The last weighted operation tells on which axis its units are, and how many. If nothing was moved since, they
+are still there; if exactly one axis has that size, it is that one; otherwise the layout is unknown.
 """
 
 from __future__ import annotations

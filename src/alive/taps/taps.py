@@ -1,7 +1,7 @@
 """Taps: find, name and watch the pre-activations of any module. The only file that registers hooks.
 
 A hook on every module knows whose forward is running; while one is, a torch function mode sees each call of an
-activation, be it made by `nn.ReLU(inplace=True)`, `F.relu`, `torch.relu` or `z.relu()`. Nothing in the model changes.
+activation, whether made by `nn.ReLU(inplace=True)`, `F.relu`, `torch.relu` or `z.relu()`. Nothing in the model changes.
 Which axis holds the units, and whose each entry is, comes from `provenance`, which follows the first pass.
 """
 
@@ -472,7 +472,7 @@ def _is_on_stack(module: nn.Module | None, times: int) -> bool:
 
 
 def watchers(model: nn.Module) -> Iterator[Watcher]:
-    """Whoever watches any part of the model now."""
+    """Every watcher of any part of the model."""
     for module in bare(model).modules():
         for hook in forward_hooks_of(module).values():
             if isinstance(hook, _Enter):

@@ -27,7 +27,7 @@ class Score(Protocol):
         """The score of all points, whose targets are y; None where it is not defined."""
 
     def chance(self, y: Tensor) -> float | None:
-        """The score of the best answer that is the same for all points, 1 being perfect; None where nobody can say."""
+        """The score of the best answer that is the same for all points, 1 being perfect; None if it is not known."""
 
 
 def right_class(output: Any, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -176,7 +176,7 @@ def _constant(data: Data) -> str:
 def in_vain(task: Task, result: Result, data: Data) -> bool:
     """Whether a whole run has learned next to nothing: less than a tenth of the way from chance to perfect.
 
-    Where nobody can say what chance is, the loss has fallen by less than a tenth.
+    If chance is not known: the loss has fallen by less than a tenth.
     """
     if result.last is None or result.last.train is None:
         return False
