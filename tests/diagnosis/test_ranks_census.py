@@ -50,6 +50,7 @@ def main(rank: int, folder: Path) -> None:
         refused = str(error)
     told = {"both": record(both), "one": record(one), "refused": refused}
     (folder / f"{rank}.json").write_text(json.dumps(told))
+    distributed.barrier()
     distributed.destroy_process_group()
 
 

@@ -252,6 +252,7 @@ def main(rank: int, folder: Path) -> None:
     )
     found = {"errors": measured(), "refusals": refusals(), "strangers": strangers(), "collectives": collectives()}
     (folder / f"{rank}.json").write_text(json.dumps(found))
+    distributed.barrier()
     distributed.destroy_process_group()
 
 

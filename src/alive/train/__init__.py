@@ -8,7 +8,7 @@ from .points import Points, first
 from .ranks import Ranks, joined
 from .result import Best, Epoch, Result
 from .settings import OPTIMISERS, LrSchedule, Settings
-from .task import POINTS_AT_ONCE, Task, accuracy, in_vain, logits_of, task_loss, task_of
+from .task import POINTS_AT_ONCE, Task, accuracy, in_vain, task_loss, task_of
 
 __all__ = [
     "LOSSES",
@@ -32,7 +32,6 @@ __all__ = [
     "first",
     "in_vain",
     "joined",
-    "logits_of",
     "progress_bar",
     "task_loss",
     "task_of",
