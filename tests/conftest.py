@@ -7,13 +7,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from alive import cli
 
+PLUGIN = Path(__file__).parents[1] / "examples" / "alive-plugin"
+
 torch.set_num_threads(1)
+# A run that fails, fails again; --hypothesis-profile default looks for new examples.
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +45,22 @@ def alive(monkeypatch, capsys, tmp_path):
         return code, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def plug_in(tmp_path_factory):
+    """A folder to which pip has installed the plug-in of examples/."""
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    copy = folder / "source"
+    copy.mkdir()
+    for file in PLUGIN.iterdir():
+        if file.is_file():
+            (copy / file.name).write_bytes(file.read_bytes())
+    target = folder / "packages"
+    done = subprocess.run([*pip, "--target", target, copy], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
 
 
 @pytest.fixture(scope="session")

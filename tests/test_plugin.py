@@ -14,24 +14,6 @@ from alive import registry
 from alive.errors import AliveError, expect_one_of
 from alive.registry import Registry
 
-PLUGIN = Path(__file__).parents[1] / "examples" / "alive-plugin"
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder to which pip has installed the plug-in of examples/."""
-    folder = tmp_path_factory.mktemp("site")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    copy = folder / "source"
-    copy.mkdir()
-    for file in PLUGIN.iterdir():
-        if file.is_file():
-            (copy / file.name).write_bytes(file.read_bytes())
-    target = folder / "packages"
-    done = subprocess.run([*pip, "--target", target, copy], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return target
-
 
 def run(folder: Path, code: str, cwd: Path) -> str:
     """What a fresh Python prints that has the packages of a folder."""
@@ -54,23 +36,23 @@ print(json.dumps(rows))
 """
 
 
-def test_a_plug_in_adds_to_a_grid_without_touching_alive(installed, tmp_path):
-    rows = json.loads(run(installed, GRID, tmp_path).splitlines()[-1])
+def test_a_plug_in_adds_to_a_grid_without_touching_alive(plug_in, tmp_path):
+    rows = json.loads(run(plug_in, GRID, tmp_path).splitlines()[-1])
     assert [row[:2] for row in rows] == [[2, "plain"], [2, "fading"], [4, "plain"], [4, "fading"]]
     assert [penalty > 0 for _, _, penalty, _ in rows] == [False, True, False, True]
-    assert json.loads(run(installed, GRID, tmp_path).splitlines()[-1]) == rows
+    assert json.loads(run(plug_in, GRID, tmp_path).splitlines()[-1]) == rows
 
 
-def test_the_page_of_all_claims_has_those_of_a_plug_in(installed, tmp_path):
+def test_the_page_of_all_claims_has_those_of_a_plug_in(plug_in, tmp_path):
     code = (
         "from pathlib import Path\n"
         "from alive import study\n"
         "print('Own-Stripes' in study.evidence([], Path('page')).read_text())\n"
     )
-    assert run(installed, code, tmp_path).split() == ["True"]
+    assert run(plug_in, code, tmp_path).split() == ["True"]
 
 
-def test_a_plugged_in_activation_is_counted(installed, tmp_path):
+def test_a_plugged_in_activation_is_counted(plug_in, tmp_path):
     code = (
         "import torch, alive\n"
         "from alive.nn.zoo import make\n"
@@ -79,16 +61,16 @@ def test_a_plugged_in_activation_is_counted(installed, tmp_path):
         "found = alive.census(model, torch.rand(8, 2))\n"
         "print(found.units.total, found.units.dead >= 3, found.layers[0].activation.name)\n"
     )
-    assert run(installed, code, tmp_path).split() == ["6", "True", "shifted_relu"]
+    assert run(plug_in, code, tmp_path).split() == ["6", "True", "shifted_relu"]
 
 
-def test_names_are_known_before_anything_is_imported(installed, tmp_path):
+def test_names_are_known_before_anything_is_imported(plug_in, tmp_path):
     code = (
         "from alive.nn import INITIALISERS\n"
         "print(list(INITIALISERS)[-1], 'alive_plugin' in sys.modules)\n"
         "print(INITIALISERS['halved'].__name__, 'alive_plugin' in sys.modules)\n"
     )
-    assert run(installed, code, tmp_path).split() == ["halved", "False", "halved_", "True"]
+    assert run(plug_in, code, tmp_path).split() == ["halved", "False", "halved_", "True"]
 
 
 # Registries by themselves.
@@ -170,7 +152,7 @@ def test_what_is_of_the_wrong_kind_is_refused(site):
         known["number"]
 
 
-def test_the_command_line_knows_what_is_plugged_in_without_importing_it(installed, tmp_path):
+def test_the_command_line_knows_what_is_plugged_in_without_importing_it(plug_in, tmp_path):
     code = (
         "from alive.cli import values\n"
         "print('halved' in values.INITS, 'stripes' in values.DATA, 'stripes' in values.IMAGES)\n"
@@ -178,4 +160,4 @@ def test_the_command_line_knows_what_is_plugged_in_without_importing_it(installe
         "print('torch' in sys.modules, 'alive_plugin' in sys.modules)\n"
     )
     said = ["True", "True", "False", "Own-Stripes", "False", "False"]
-    assert run(installed, code, tmp_path).split() == said
+    assert run(plug_in, code, tmp_path).split() == said

@@ -17,6 +17,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ALIVE = Path(sys.executable).with_name("alive")
 TARGETS = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
 SHORT = {"train": ["--epochs", "2"], "bench": ["--rounds", "1"]}  # what would take minutes is cut short
+PLUGIN = "pip install examples/alive-plugin"
 BY_OTHERS = ("pip", "torchrun")  # set-up is tried by hand in a fresh clone, ranks in tests of their own
 
 MINE = """
@@ -80,7 +81,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("code", blocks())
-def test_every_command_does_what_it_says(code: str, folder: Path) -> None:
+def test_every_command_does_what_it_says(code: str, folder: Path, request: pytest.FixtureRequest) -> None:
+    packages = request.getfixturevalue("plug_in") if PLUGIN in code else ""
     for line in code.splitlines():
         words = shlex.split(line, comments=True)
         if words[:1] == ["make"]:
@@ -91,7 +93,7 @@ def test_every_command_does_what_it_says(code: str, folder: Path) -> None:
         assert words[0] == "alive", line
         if words[1:3] == ["train", "hf:folder"]:
             (folder / "mine.py").write_text(TOKENS)
-        done = typed(words[1:], folder)
+        done = typed(words[1:], folder, packages)
         may_fail = words[1] == "bench" or "--fail-on" in words  # which say by 1 that a limit holds
         assert done.returncode == 0 or (may_fail and done.returncode == 1), f"{line}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr, line
@@ -99,8 +101,9 @@ def test_every_command_does_what_it_says(code: str, folder: Path) -> None:
             assert option not in words or (folder / made).stat().st_size > 0, line
 
 
-def typed(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def typed(words: list[str], folder: Path, packages: Path | str) -> subprocess.CompletedProcess[str]:
     words = ["quick" if word == "paper" else word for word in words]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join(filter(None, [str(packages), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     command = [ALIVE, *words, *SHORT.get(words[0], [])]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

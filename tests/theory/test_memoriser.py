@@ -36,7 +36,7 @@ def expect_learnt(x, y, **options):
     single = deepcopy(network).float()
     assert accuracy(single, x.float(), y) == record.float32_accuracy
     spread = float((x - x.mean(0)).norm(dim=1).mean()) or 1.0
-    rounding = 30 * torch.finfo(torch.float32).eps / record.smallest_gap * (1 + float(x.abs().max()) / spread)
+    rounding = 300 * torch.finfo(torch.float32).eps / record.smallest_gap * (1 + float(x.abs().max()) / spread)
     if rounding < 0.5:
         assert record.float32_accuracy == 1
         assert record.float32_error <= rounding
