@@ -13,7 +13,7 @@ from alive.clinic.evidence import ranking, shown_by
 from alive.clinic.round import advised
 from alive.clinic.tables import END, START, document, markdown
 from alive.clinic.trial import UNSEEN
-from alive.diagnosis.remedies import ORDER
+from alive.diagnosis.advice.remedies import ORDER
 from alive.errors import AliveError
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "advice.md"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from ..diagnosis.remedies import ORDER
+from ..diagnosis.advice.remedies import ORDER
 from ..errors import AliveError
 from ..files import write_atomically
 from .book import Book, Summary

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from jinja2 import Environment, PackageLoader
 
-from .._version import __version__
-from ..functional.signals import MERGED, RESOLVED
-from .advice import advise
-from .record import Census, Tally
+from ..._version import __version__
+from ...functional.signals import MERGED, RESOLVED
+from ..advice import advise
+from ..record import Census, Tally
 from .rows import HEALTHY, Row, number, rows, worst_first
 from .verdict import verdict
 
@@ -61,7 +61,7 @@ def page(census: Census, title: str, origin: Origin | None = None) -> str:
 
 
 def _html(template: str, census: Census, **more: Any) -> str:
-    environment = Environment(loader=PackageLoader("alive.diagnosis", "templates"), autoescape=True)
+    environment = Environment(loader=PackageLoader("alive.diagnosis.render", "templates"), autoescape=True)
     found, advice = rows(census), advise(census)
     tallies = (census.units, census.points)
     return environment.get_template(template).render(
