@@ -12,7 +12,7 @@ from rich.text import Text
 from ..advice import Advice, advise
 from ..record import Census
 from .grid import LINE, grid
-from .rows import HEALTHY, Row, rows, worst_first
+from .rows import HEALTHY, LayerRow, rows, worst_first
 from .verdict import verdict
 
 SCREENFUL = 15  # layers in a table that is not asked for all of them
@@ -56,7 +56,7 @@ class Shown:
         yield from _judged(self.census)
 
 
-def _hidden(found: Sequence[Row], listed: Sequence[Row], more: str) -> RenderResult:
+def _hidden(found: Sequence[LayerRow], listed: Sequence[LayerRow], more: str) -> RenderResult:
     """Remarks on all layers together, and how many are not shown."""
     lines = {row.layer.where for row in found}
     if len(lines) == 1 and "" not in lines:
