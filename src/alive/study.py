@@ -23,7 +23,7 @@ from .report.ledger import Source, book_of
 from .report.page import write_report
 from .run import Bar, Run, Store, run, run_on_ray
 
-ENGINES = ("local", "ray")
+WHERE = ("local", "ray")
 OWN = "Show your own in Python: alive.study.report(store, folder, experiments=[yours])"
 COLOURS = {"reproduced": "green", "differs": "red", "not run": "dim"}
 
@@ -36,14 +36,14 @@ def reproduce(
     architecture: str,
     path: Path,
     threads: int | None = None,
-    engine: str = "local",
+    on: str = "local",
     address: str | None = None,
 ) -> Iterator[Part]:
     """Run experiments one after the other into the store; all names are checked before the first begins."""
-    expect_one_of("engine", engine, ENGINES)
+    expect_one_of("place to run", on, WHERE)
     expect(
         [
-            (address is None or engine == "ray", "only the engine 'ray' has an address; add --engine ray"),
+            (address is None or on == "ray", "only a Ray cluster has an address; add --on ray"),
             (threads is None or threads >= 1, f"threads must be at least 1, got {threads}"),
         ]
     )
@@ -55,7 +55,7 @@ def reproduce(
         with Store(path) as store:
             store.check()
             store.ask(Run(name, scale, architecture, seeds))
-            if engine == "ray":
+            if on == "ray":
                 run_on_ray(cells, store, address=address, threads=threads, bar=Bar())
             else:
                 run(cells, store, threads=threads, bar=Bar())

@@ -23,7 +23,7 @@ from .losses import Loss, tensor_of
 from .points import Points, first
 from .ranks import ALONE, Ranks
 from .result import Epoch, Result
-from .saver import Place, Saver, sole
+from .saver import Saver, Standing, sole
 from .settings import OPTIMISERS, Settings, groups
 from .task import CLASSES, POINTS_AT_ONCE, Task, accuracy, logits_of, task_of
 
@@ -137,7 +137,7 @@ class _Run:
         if settings.channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def epoch(self, place: Place, saver: Saver) -> str | None:
+    def epoch(self, place: Standing, saver: Saver) -> str | None:
         """Go from where the epoch stands to its end, and add its row; or say why that was not possible."""
         set_epoch(self.model, place.epoch)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
@@ -157,14 +157,14 @@ class _Run:
             order = torch.randperm(count, generator=_chance(self.settings.seed, epoch))
         return torch.split(order, self.settings.batch_size or count)
 
-    def _batch(self, numbers: Tensor, place: Place) -> tuple[Inputs, Tensor]:
+    def _batch(self, numbers: Tensor, place: Standing) -> tuple[Inputs, Tensor]:
         """The points of a step; how images are changed follows from seed, epoch and step."""
         if self.settings.augment is None:
             return self.points.batch(numbers)
         chance = _chance(self.settings.seed, place.epoch, place.step)
         return self.points.batch(numbers, change=lambda images: self.settings.augment(images, chance))  # type: ignore[misc]
 
-    def _step(self, numbers: Tensor, place: Place) -> str | None:
+    def _step(self, numbers: Tensor, place: Standing) -> str | None:
         """One step downhill; a loss that is not finite is named and does not touch the weights."""
         inputs, all_y = self._batch(numbers, place)
         y = self.ranks.shard(all_y)
@@ -193,12 +193,12 @@ class _Run:
         penalty = "" if self.keep is None else ", a smaller penalty"
         return f"{fault}. Try an lr below {self.settings.lr}{penalty} or another initialiser."
 
-    def _progress(self, place: Place) -> float:
+    def _progress(self, place: Standing) -> float:
         count = len(self.points.train_y)
         steps = math.ceil(count / (self.settings.batch_size or count))
         return (place.epoch * steps + place.step) / (self.settings.epochs * steps)
 
-    def _measure(self, place: Place) -> str | None:
+    def _measure(self, place: Standing) -> str | None:
         """Add the row of a finished epoch, with the scores of the network as it now is."""
         whole = self.points.parts[self.settings.running :]
         sums = [self.ranks.total(each) for each in self._sums(whole)]

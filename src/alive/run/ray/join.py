@@ -87,7 +87,7 @@ def _imported() -> Any:
         return import_module("ray")
     except ImportError:
         cure = 'Run pip install ".[ray]" in your clone of alive'
-        raise AliveError("the engine ray needs Ray, which is not installed", cure) from None
+        raise AliveError("Ray is not installed", cure) from None
 
 
 def _join(ray: Any, address: str, threads: int | None) -> None:
