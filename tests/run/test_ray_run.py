@@ -408,7 +408,7 @@ def test_a_head_that_is_killed_midway_is_said_in_seconds_without_lines_of_ray(tm
     [
         (("--on", "rai"), "unknown place to run 'rai'. did you mean 'ray'?"),
         (("--address", "auto"), "only a Ray cluster has an address; add --on ray"),
-        (("--on", "ray", "--address", "nowhere"), "'nowhere' is no address of a Ray cluster"),
+        (("--on", "ray", "--address", "nowhere"), "'nowhere' is not an address of a Ray cluster"),
         (("--on", "ray", "--address", "127.0.0.1:99999"), "no Ray cluster answers"),
         (("--on", "ray", "--threads", "0"), "threads must be at least 1"),
     ],

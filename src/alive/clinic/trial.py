@@ -50,7 +50,7 @@ class Trial:
 def treat(patient: Patient, cure: str, seed: int, *, in_hand: bool = False) -> Trial:
     """Make the patient, apply the cure, train it, and score it.
 
-    in_hand   apply the cure to what was trained in vain, where that is what the owner has; else he begins again
+    in_hand   apply the cure to what was trained in vain, where that is what the owner has; else training starts over
     """
     if cure == ADVICE:
         return _advice(patient, seed)
@@ -90,7 +90,7 @@ def run(
     keep: Callable[[Sequence[Trial]], None],
     tick: Callable[[Trial], None] = lambda row: None,
 ) -> list[Trial]:
-    """Do the trials that no row tells of yet; `keep` gets all rows after each. Ctrl-C leaves what is finished."""
+    """Do the trials that are not among the rows yet; `keep` gets all rows after each. Ctrl-C keeps what is done."""
     done = {row.place: row for row in rows}
     for name, cure, seed in wanted:
         place = (name, cure, seed, __version__)

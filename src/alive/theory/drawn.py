@@ -64,7 +64,7 @@ def torch_(fans: Fans, networks: int, dtype: torch.dtype, generator: Generator |
 
 
 def zeros(fans: Fans, networks: int, dtype: torch.dtype, generator: Generator | None) -> Drawn:
-    """Nothing at all."""
+    """All weights and biases zero."""
     return _empty(fans, networks, dtype)
 
 

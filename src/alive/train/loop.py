@@ -1,4 +1,4 @@
-"""Train one network on one data set. Given the model, the data and the settings, every number is decided."""
+"""Train one network on one data set. Model, data and settings decide every number."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Keeper(Protocol):
         """The penalty of the forward pass just made, a scalar to add to the loss."""
 
     def set_progress(self, fraction: float) -> None:
-        """Tell which part of all steps is done, from 0 to 1."""
+        """Say which share of all steps is done, from 0 to 1."""
 
 
 @runtime_checkable
@@ -119,7 +119,7 @@ def train(
 
 
 class _Run:
-    """The parts of a run that stay, and one step, one epoch of it."""
+    """What stays the same during a run, and one step and one epoch of it."""
 
     def __init__(
         self, model: nn.Module, data: Data, task: Task, settings: Settings, keep: Keeper | None, ranks: Ranks
@@ -138,7 +138,7 @@ class _Run:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def epoch(self, place: Standing, saver: Saver) -> str | None:
-        """Go from where the epoch stands to its end, and add its row; or say why that was not possible."""
+        """Finish the epoch from where it stands and add its row; or return why it stopped."""
         set_epoch(self.model, place.epoch)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.settings.schedule(place.epoch, self.settings.epochs)
@@ -216,7 +216,7 @@ class _Run:
 
     @torch.no_grad()
     def _sums(self, whole: list[tuple[Inputs, Tensor]]) -> list[Tensor]:
-        """What the score adds up over this rank's part of each set; classes of points in as few passes as can be."""
+        """The score's sums over this rank's part of each set; with one label a point, in as few passes as possible."""
         parts = [(tuple(map(self.ranks.shard, inputs)), self.ranks.shard(y)) for inputs, y in whole]
         if self.task.name == CLASSES.name and all(len(inputs) == 1 for inputs, _ in parts):
             logits = logits_of(self.model, *(inputs[0] for inputs, _ in parts), read=self.points.read)

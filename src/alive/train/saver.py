@@ -181,7 +181,7 @@ class Saver:
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
-        if self.asked and kind is None:  # pressed after the last step: the run is done and saved, the wish remains
+        if self.asked and kind is None:  # pressed after the last step: done and saved, but the caller must stop
             raise KeyboardInterrupt
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
@@ -191,7 +191,7 @@ class Saver:
 
 
 def _expect_same_run(kept: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Refuse to continue a run under other terms; only more epochs are welcome."""
+    """Refuse to continue a run with other settings; only more epochs are allowed."""
     before, now = _terms(kept), _terms(asked)
     differing = [name for name in now if name != "epochs" and before.get(name) != now[name]]
     if differing:

@@ -21,7 +21,7 @@ FOLD, LINE = "fold", "line"
 LEAST_MISSED = (
     *("nonlinear points", "linear points", FOLD, LINE, "rank"),
     *("nonlinear units", "died here first", "linear units", "gradient", "spread"),
-)  # what goes where there is no room, one after the other
+)  # left out one after the other where there is no room
 
 
 class Column(NamedTuple):

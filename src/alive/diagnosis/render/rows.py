@@ -35,7 +35,7 @@ class LayerRow(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What leads to the place: what made the input, and the activation."""
+        """How to find the layer: what made its input, and the activation."""
         return self.layer.label or self.layer.name
 
     @property
