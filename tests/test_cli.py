@@ -115,7 +115,7 @@ def test_fail_on_sets_the_exit_code(alive, own, limit, code):
         (["census", "OWN:make_model", "--data", "OWN:fails"], "calling OWN:fails failed"),
         (["census", "OWN.py"], "Write OWN.py:make_model"),
         (["census", "./OWN"], "expected depth x width"),
-        (["census", "a-b:make_model"], "is no name of a module"),
+        (["census", "a-b:make_model"], "is not a module name"),
         (["census", ":"], "names nothing in a module"),
         (["census", "OWN:make_model", "--init", "mirrored"], "--init and --batch-norm are for networks by depth"),
         (["preflight", "OWN:make_model", "--batch-norm"], "--init and --batch-norm are for networks by depth"),

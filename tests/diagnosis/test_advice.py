@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from alive.diagnosis import Census, census
-from alive.diagnosis.advice import DROWNS, FIRST, advise, first_choice
+from alive.diagnosis.advice.findings import DROWNS, FIRST, advise, first_choice
+from alive.diagnosis.advice.remedies import ORDER, REMEDIES, cures, spoken
+from alive.diagnosis.advice.scale import GRAVE, ODD, scale
 from alive.diagnosis.build import build
-from alive.diagnosis.remedies import ORDER, REMEDIES, cures, spoken
-from alive.diagnosis.scale import GRAVE, ODD, scale
 
 
 def dense(depth: int, width: int = 16, inputs: int = 4, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:

@@ -143,12 +143,12 @@ def _loggers(csv: Path | None, tensorboard: Path | None) -> list[Logger]:
 
 
 def _show_census(network: nn.Module, points: Data) -> None:
-    """Who is alive at the end, on the training points, and what of the signal and the gradient is left."""
+    """Who is alive at the end, on the training points, and how much signal and gradient is left."""
     from ..diagnosis import census
 
     try:
         show(census(network, points, gradient=True))
-    except AliveError as error:  # a network without one-sided units has been trained all the same
+    except AliveError as error:  # a network without one-sided units trains all the same
         say(str(error))
 
 
@@ -174,7 +174,7 @@ def _say_if_drowned(network: nn.Module, points: Data, task: Task, keep: Jumpstar
 def _expect_penalty(
     jumpstart: str | None, weight: float, final_weight: float | None, schedule: str, aggregate: str
 ) -> None:
-    """Refuse words about a penalty that is not asked for, and a schedule that is half said."""
+    """Refuse options of a penalty without a penalty, and an incomplete schedule."""
     usual = (weight, final_weight, schedule, aggregate) == (1e-4, None, "constant", "sumsq")
     moves = schedule in ("linear", "cosine")
     expect(

@@ -19,7 +19,7 @@ LOSSES = ("ce", "bce", "mse")
 OPTIMISERS = ("adam", "sgd")
 SCALES = ("quick", "paper")
 ARCHITECTURES = ("dense", "keras_same")
-ENGINES = ("local", "ray")
+WHERE = ("local", "ray")
 BENCHMARKS = ("penalty", "census", "fleet", "farkas", "folding", "pipeline", "thin")
 EXPERIMENTS: tuple[str, ...] = (
     *("000-T1", "000-T2", "000-T4", "000-Fig5"),

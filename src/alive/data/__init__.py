@@ -1,4 +1,4 @@
-"""Training and test points as tensors in memory: sets that come along, image sets, and files of one's own."""
+"""Training and test points as tensors in memory: sets that come with the package, image sets, and your own files."""
 
 from .augment import Augment
 from .files import from_file

@@ -1,4 +1,4 @@
-"""The data sets that come along, one function each, and one name for all: `load`."""
+"""The data sets that come with the package, one function each, and one name for all: `load`."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from .cell import Cell, Row
 from .spec import Grid
 
 CHANCE = 0.1135  # the largest class of MNIST's test set
-ABOVE_CHANCE = 2  # so many times chance a network names right that has learnt something, in any epoch
-CLASSES = {"cifar100": 100}  # other data have ten
+ABOVE_CHANCE = 2  # a network has learnt something if in some epoch it names this many times chance right
+CLASSES = {"cifar100": 100}  # the other data sets have ten classes
 WIDTHS = (2, 4, 8)
 QUICK_DEPTHS = (4, 28, 44)
 POINTS, TEST_POINTS = 2000, 1000  # of the quick scale

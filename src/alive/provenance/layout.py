@@ -1,4 +1,4 @@
-"""Layout: how the pre-activations of one layer lie, so that points and units can be told."""
+"""Layout: where the points and units of a layer lie in its pre-activations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from .families import Family
 from .owners import LOST, MANY, Owners, compact, reduced, varying
 
-FEW = 4  # points, below which an order that the data decide may seem to be none
+FEW = 4  # points; with fewer, an order that depends on the data may look fixed by chance
 MAJOR, MINOR = "major", "minor"  # in an axis of k·n entries: entry i is of i // k, or of i % n
 
 
@@ -36,7 +36,7 @@ class Grid(NamedTuple):
         return None
 
     def fits(self, z: Tensor, points: int) -> bool:
-        """Whether another tensor can lie in the same way."""
+        """Whether another tensor can have the same layout."""
         if z.ndim != self.ndim:
             return False
         rows, columns = (prod(z.shape[d] for d in axes) for axes in (self.points, self.units))
@@ -72,7 +72,7 @@ class Scattered(NamedTuple):
     width: int  # how many units there are
 
     def fits(self, z: Tensor, points: int) -> bool:
-        """Only the very same shape lies in the same way."""
+        """Only a tensor of the same shape can have the same layout."""
         return z.shape == self.shape
 
 
@@ -82,7 +82,7 @@ class Layout(NamedTuple):
     points, units  whether they are known
     fixed          whether it holds for other sizes too
     moves          whether the data decide it
-    perhaps        whether they might: they had a part in it, and did not show
+    perhaps        whether they might: data were involved, but this pass does not show it
     """
 
     place: Grid | Scattered
@@ -102,7 +102,7 @@ class Layout(NamedTuple):
         return self.points and self.units
 
     def fits(self, z: Tensor, points: int) -> bool:
-        """Whether another tensor, of so many points, can lie in the same way."""
+        """Whether another tensor, of so many points, can have the same layout."""
         return self.place.fits(z, points if self.points else 1)
 
     def arrange(self, z: Tensor, points: int) -> Tensor:
@@ -238,7 +238,7 @@ def _numbered(unit: Tensor, point: Tensor | None, family: Family | None, placed:
 
 
 def _partly(unit: Tensor | None, family: Family | None, placed: bool) -> bool:
-    """Whether the data decided that only a part of a family is met, of which the next batch may meet another."""
+    """Whether the data chose a part of a family: the next batch may meet another part."""
     if unit is None or family is None or not placed or family.each:
         return False
     return unit.numel() > 0 and int(unit.min()) >= family.start and len(unit.unique()) < family.size

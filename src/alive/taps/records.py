@@ -65,7 +65,7 @@ class Watcher(Protocol):
         """Look at the call and carry it out; returns what the activation returns."""
 
     def end(self, output: Any) -> None:
-        """The outermost forward pass has ended; output is None when it failed, of which `Taps.failed` tells."""
+        """The outermost forward pass has ended; output is None when it failed (see `Taps.failed`)."""
 
 
 class Place(NamedTuple):

@@ -281,7 +281,7 @@ class Taps:
         return y
 
     def _of_points(self, seen: Seen) -> Seen:
-        """Of two tensors that may be the pre-activations, the one that points have a part in."""
+        """Of two tensors that may be the pre-activations, the one that depends on points."""
         if self._tracker is None or seen.other is None:
             return seen
         with self._tracker.quiet():
@@ -291,7 +291,7 @@ class Taps:
     def _watched(
         self, entry: Entry, z: Tensor, activation: Activation, inplace: bool, activate: Callable[[], Any]
     ) -> Any:
-        """Carry an activation out, under the watcher's eyes if it is a layer that was asked for."""
+        """Carry an activation out; the watcher sees it if it is a layer that was asked for."""
         if entry.layout is None:
             return activate()
         layout = entry.layout
@@ -308,7 +308,7 @@ class Taps:
             self._deaf -= 1
 
     def _cross(self, y: Any, owners: Owners, key: tuple[str, int, Entry, bool]) -> None:
-        """The activation's result is its input's owners', and lies behind it."""
+        """The activation's result has the owners of its input, and lies behind it."""
         assert self._tracker is not None
         if isinstance(y, Tensor) and y.ndim == owners.point.ndim:
             bit = 1 << len(self._crossed)

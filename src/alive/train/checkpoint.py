@@ -1,4 +1,4 @@
-"""One file from which a run goes on to the bit: tensors and their story in safetensors, never a pickle."""
+"""One file from which a run resumes to the bit: tensors and a JSON header in safetensors, never a pickle."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def capture(model: nn.Module, optimiser: optim.Optimizer, about: dict[str, Any])
     strange = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if strange:
         raise AliveError(
-            f"the model's state {strange[0]!r} is no tensor and cannot be kept in a checkpoint",
+            f"the model's state {strange[0]!r} is not a tensor and cannot be kept in a checkpoint",
             "Let the module give its extra state as a tensor, or train without a checkpoint",
         )
     names = _optimised(model, optimiser)
@@ -167,7 +167,7 @@ def _read(
 
 def _parse(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> Checkpoint:
     if not {"alive", "format", "sum"} <= header.keys():
-        raise AliveError(f"{path} holds tensors but is no checkpoint of a training run", "Correct the path")
+        raise AliveError(f"{path} holds tensors but is not a checkpoint of a training run", "Correct the path")
     if header["format"] != str(FORMAT):
         raise AliveError(
             f"{path} has checkpoint format {header['format']}, expected {FORMAT}",
@@ -205,7 +205,7 @@ def checksum(*parts: Tensor | str) -> int:
 
 
 def _sum(tensors: dict[str, Tensor], about: str) -> str:
-    """Covers names, numbers and story: safetensors itself would not notice a changed number."""
+    """Covers names, numbers and header: safetensors itself would not notice a changed number."""
     return str(checksum(about, *(part for name in sorted(tensors) for part in (name, tensors[name]))))
 
 

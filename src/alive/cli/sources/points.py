@@ -32,7 +32,7 @@ def beside(source: str) -> str | None:
 
 
 def data(source: str, *, target: str | None = None) -> Any:
-    """What people have: Data by name, the contents of a file, or whatever a function or name of theirs gives."""
+    """The data behind what was typed: a known set, the contents of a file, or what the user's own function gives."""
     if Path(source).suffix.lower() in READERS:  # a path may hold a colon
         return contents(source, target=target)
     if target is not None:
@@ -81,7 +81,7 @@ def labelled(
 ) -> Data:
     """Inputs and targets of any source, in memory: a record that can be trained on.
 
-    `real` as in `alive.data.tensors`; with a model, by its forward() what is an input and what is a target. `name` is
+    `real` as in `alive.data.tensors`; with a model, its forward() decides what is an input and what a target. `name` is
     what data without a name of their own are called.
     """
     found = data(source, target=target) if isinstance(source, str) else source

@@ -14,12 +14,12 @@ CACHES = {"win32": ("AppData", "Local"), "darwin": ("Library", "Caches")}  # bel
 
 
 def cache() -> Path | None:
-    """The folder of this user for what can be got or made again; none for a user without a home."""
+    """This user's cache folder; none for a user without a home."""
     if given := os.environ.get("XDG_CACHE_HOME"):
         return Path(given, "alive")
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local, "alive")
-    own = Path(os.path.expanduser("~"))  # stays as it is where nobody knows a home
+    own = Path(os.path.expanduser("~"))  # unchanged if no home is known
     if own == Path("~"):
         return None
     return own.joinpath(*CACHES.get(sys.platform, (".cache",)), "alive")

@@ -23,7 +23,7 @@ YES, NO = np.bool_(True), np.bool_(False)  # a bare True is a type of its own, a
 
 @joined
 def at(values, i):  # type: ignore[no-untyped-def]
-    """The value at i; the last one serves all further."""
+    """The value at i; the last one holds from there on."""
     return values[min(i, values.size - 1)]
 
 
@@ -77,7 +77,7 @@ def dead_points(s):  # type: ignore[no-untyped-def]
 
 @kernel
 def evaluate(plan, net, s, x, y, everyone, measure):  # type: ignore[no-untyped-def]
-    """Points named rightly (-1: some logit is not finite) and dead points, batch by batch."""
+    """Points classified correctly (-1: some logit is not finite) and dead points, batch by batch."""
     hits, dead, size = 0, ZERO, min(s.x.shape[1], plan.batch)
     for begun in range(0, y.size, size):
         chosen = everyone[begun : min(begun + size, y.size)]

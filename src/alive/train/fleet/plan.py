@@ -70,7 +70,7 @@ class Points(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What changes from epoch to epoch by plan; weight from step to step. The last entry serves all further ones."""
+    """What changes from epoch to epoch, the weight from step to step. The last entry holds from there on."""
 
     lr: NDArray[np.float64]
     weight: NDArray[np.float64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from .signal import Signal
+from ..signal import Signal
 
 ODD, GRAVE = 100.0, 1000.0  # times too large, too small, too far from zero, or too uneven
 

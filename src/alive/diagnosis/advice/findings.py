@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..record import EXPLODED, Census, LayerCensus
 from . import remedies
-from .record import EXPLODED, Census, LayerCensus
 from .remedies import cures, spoken
 from .scale import scale
 
