@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..diagnosis import Census
 from ..diagnosis.advice import advise
-from ..diagnosis.remedies import ADDED, EACH_STEP, RATE, REMEDIES, Remedy
+from ..diagnosis.advice.remedies import ADDED, EACH_STEP, RATE, REMEDIES, Remedy
 from ..errors import AliveError, expect_one_of, fault
 from ..nn.farkas import Farkas
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..diagnosis import Census, census
 from ..diagnosis.advice import advise
 from ..diagnosis.record import Tally
-from ..diagnosis.verdict import verdict
+from ..diagnosis.render.verdict import verdict
 from ..errors import AliveError
 from ..train import Points
 from .arms import AS_IS, Treated, treated
