@@ -23,7 +23,7 @@ LOOK = 0.5  # seconds between two looks, so that Ctrl-C is heard
 
 
 def run(work: Work, jobs: Sequence[Job], processes: int, done: Callable[[Lap], None], tell: Tell) -> None:
-    """Do all jobs; `done` gets each lap in this process, as it is finished. However many processes, laps are the same."""
+    """Do all jobs; `done` gets each lap in this process. However many processes there are, the laps are the same."""
     if processes < 2 or len(jobs) < 2 or "fork" not in multiprocessing.get_all_start_methods():
         _alone(work, jobs, done, tell)
         return
