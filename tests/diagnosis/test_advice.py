@@ -79,6 +79,7 @@ def test_each_kind_of_broken_network_gets_its_finding_and_the_best_cure(finding:
     assert first.cures[0] == ORDER[finding][0]
     assert REMEDIES[first.cures[0]].code[0] in first.do
     assert all(advice.do == FIRST for advice in others if not advice.grave)
+    assert first.do.endswith("alive cure")
 
 
 @pytest.mark.parametrize("finding", BROKEN)

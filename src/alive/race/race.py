@@ -201,6 +201,8 @@ def _outcome(entry: Entry, arms: Sequence[Arm], seeds: tuple[int, ...], settings
     control = next(arm for arm in told if arm.name == AS_IS)
     best = next(arm for arm in told if arm.name == best.name)
     kind, verdict = _judged(entry, judge, control, best)
+    if kind in (CURED, BETTER):
+        verdict += _near(judge, best, [arm for arm in told if arm.steps == entry.steps and not arm.refused])
     return Outcome(
         kind=kind,
         winner=best.name if kind in (CURED, BETTER) else AS_IS,
@@ -217,6 +219,12 @@ def _outcome(entry: Entry, arms: Sequence[Arm], seeds: tuple[int, ...], settings
         arms=tuple(told),
         notes=entry.notes,
     )
+
+
+def _near(judge: Judge, best: Arm, finals: Sequence[Arm]) -> str:
+    """The others that ran to the end and are not clearly below the winner: it may be chance that they are not it."""
+    near = [arm.name for arm in finals if arm.name not in (best.name, AS_IS) and not judge.clearly_below(arm, best)]
+    return f" Within the spread of it: {'; '.join(near)}." if near else ""
 
 
 def _judged(entry: Entry, judge: Judge, control: Arm, best: Arm) -> tuple[str, str]:

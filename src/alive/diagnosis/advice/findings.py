@@ -16,6 +16,7 @@ WORST = 3  # layers named in one piece of advice
 DROWNS = 50.0
 FIRST = "it may come of the above: cure that first, then take the census again"
 SETTLE = "it may be otherwise once the batch norms have seen data"
+RACE = "Or race all cures on your own data: alive cure"
 BY_HAND = "make thin layers wider, or add skip connections or norms"
 
 
@@ -83,7 +84,7 @@ def _once(parts: Sequence[Advice], cure: str) -> list[Advice]:
 def _measured(found: str, finding: str, census: Census, otherwise: str = BY_HAND) -> Advice:
     """A grave finding, and the cures that were measured for it."""
     names = cures(finding, census)
-    return Advice(found, spoken(names, otherwise), True, finding, names)
+    return Advice(found, f"{spoken(names, otherwise)}. {RACE}", True, finding, names)
 
 
 class Names:
