@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ LOOK = 0.5  # seconds between two looks, so that Ctrl-C is heard
 
 def run(work: Work, jobs: Sequence[Job], processes: int, done: Callable[[Lap], None], tell: Tell) -> None:
     """Do all jobs; `done` gets each lap in this process. However many processes there are, the laps are the same."""
-    if processes < 2 or len(jobs) < 2 or "fork" not in multiprocessing.get_all_start_methods():
+    if processes < 2 or len(jobs) < 2 or sys.platform != "linux":  # where forks are safe beside torch
         _alone(work, jobs, done, tell)
         return
     with _Crew(work, min(processes, len(jobs))) as crew:

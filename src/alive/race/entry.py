@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from .._version import __version__
 from ..data import Data
 from ..errors import AliveError, expect, fault
+from ..feed.forms import drawn
 from ..feed.labelled import labelled
 from ..train import OPTIMISERS, Settings, Task, first, task_of
 from ..train.checkpoint import checksum
@@ -115,7 +116,7 @@ def opened(
     whole = whole.as_real() if loss == "mse" else whole
     _expect_points(whole)
     if points is not None and points < len(whole.train_y):
-        whole = whole.subset(points, seed=0)
+        whole = whole.subset(drawn(len(whole.train_y), points, 0))
     held, said = _held_out(whole)
     size = min(size, len(held.train_y))
     seen = first(model, held, size)
