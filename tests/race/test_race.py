@@ -163,6 +163,37 @@ def test_an_optimiser_of_ones_own() -> None:
         cure(dense, (X, Y), optimiser=lambda ps: 3)
 
 
+class Two(nn.Module):
+    """Two inputs, in double precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(1, 8).double(), nn.Linear(1, 8).double(), nn.Linear(8, 1).double()
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return self.c(torch.relu(self.a(left) + self.b(right)))
+
+
+@pytest.mark.parametrize(
+    ("make", "data", "refused"),
+    [
+        (Two, ((X[:, :1], X[:, 1:]), Y), {"standardise", "farkas"}),
+        (Two, {"left": X[:, :1], "right": X[:, 1:], "labels": Y}, {"standardise", "farkas"}),
+        (lambda: dense().double(), (X, X.sum(1)), set()),
+        (
+            lambda: nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.ReLU(), nn.Linear(8, 1)),
+            (X.long() + 4, Y),
+            {"standardise", "farkas"},
+        ),
+    ],
+    ids=["two inputs", "inputs by name", "doubles", "token ids"],
+)
+def test_models_of_many_kinds_are_raced(make, data, refused) -> None:
+    found = cure(make, data, steps=4, seeds=1, cures=["standardise", "farkas", "jumpstart"], jobs=1)
+    assert {arm.name for arm in found.arms if arm.refused} == refused
+    assert all(arm.scores for arm in found.arms if not arm.refused)
+
+
 # Kept, and taken up again.
 
 
