@@ -36,3 +36,8 @@ PATIENTS = (
     *("large-inputs", "off-centre", "mixed-columns"),
     *("died", "dead-code", "fast-sgd", "not-a-number", "fast-adam", "drowned"),
 )
+CURES = (
+    *("mirrored", "jumpstart", "mirrored, jumpstart", "batch norm", "skips", "farkas", "rate/10", "standardise"),
+    *("kaiming", "glorot", "U sum", "P sum", "UP sum", "U mean", "UP mean", "torch, rate/10"),
+    *("kaiming, rate/10", "mirrored, rate/10", "mirrored, UP mean", "standardise, kaiming"),
+)

@@ -1,5 +1,6 @@
 """Change a finished model exactly: to Farkas layers, without its skips, folded to a plain network."""
 
+from .add_skips import with_skips
 from .export import Exported, to_exported, to_onnx
 from .farkas import to_farkas, to_plain
 from .fold import Folded, fold, refresh_batch_norm_
@@ -15,4 +16,5 @@ __all__ = [
     "to_farkas",
     "to_onnx",
     "to_plain",
+    "with_skips",
 ]
