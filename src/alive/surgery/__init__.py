@@ -1,16 +1,19 @@
-"""Change a finished model exactly: to Farkas layers, without its skips, folded to a plain network."""
+"""Change a finished model exactly: to Farkas layers, without its skips, folded to a plain network, shrunk."""
 
 from .export import Exported, to_exported, to_onnx
 from .farkas import to_farkas, to_plain
 from .fold import Folded, fold, refresh_batch_norm_
 from .phase_out import phase_out
+from .shrink import Shrunk, shrink
 
 __all__ = [
     "Exported",
     "Folded",
+    "Shrunk",
     "fold",
     "phase_out",
     "refresh_batch_norm_",
+    "shrink",
     "to_exported",
     "to_farkas",
     "to_onnx",
