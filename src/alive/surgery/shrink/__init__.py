@@ -2,5 +2,6 @@
 
 from .operate import shrink
 from .record import Shrunk
+from .saving import load_shrunk, save_shrunk
 
-__all__ = ["Shrunk", "shrink"]
+__all__ = ["Shrunk", "load_shrunk", "save_shrunk", "shrink"]
