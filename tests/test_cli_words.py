@@ -30,7 +30,7 @@ def test_every_command_knows_h(alive, command):
 
 @pytest.mark.contract
 def test_values_are_those_of_the_registries():
-    from alive import benchmarks, clinic, data, experiments, functional, nn, study
+    from alive import benchmarks, clinic, data, experiments, functional, nn, race, study
     from alive.data.catalogue import CATALOGUE
     from alive.penalties.schedule import SHAPES
     from alive.train import LOSSES, OPTIMISERS
@@ -47,6 +47,7 @@ def test_values_are_those_of_the_registries():
     assert sorted(values.WHERE) == sorted(study.WHERE)
     assert list(values.BENCHMARKS) == list(benchmarks.BENCHMARKS)
     assert list(values.PATIENTS) == list(clinic.PATIENTS)
+    assert {*values.CURES, race.AS_IS} == set(race.RACED)
     assert list(values.EXPERIMENTS) == list(experiments.EXPERIMENTS)
     kinds = {kind for each in experiments.EXPERIMENTS.values() for kind in each.architectures}
     assert sorted(values.ARCHITECTURES) == sorted(kinds)
