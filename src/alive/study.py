@@ -147,7 +147,7 @@ def _others(store: Store, shown: set[str]) -> str:
     total = sum(methods.values())
     kinds = ", ".join(f"{number} {method}" for method, number in sorted(methods.items()))
     named = sorted({asked.experiment for asked in store.runs()} - EXPERIMENTS.keys())
-    strange = f" (it has runs of {', '.join(named)}, of which alive knows nothing)" if named else ""
+    strange = f" (it has runs of {', '.join(named)}, which alive does not know)" if named else ""
     return f"{total} network{'s' * (total > 1)} ({kinds}) that `alive reproduce` did not ask for{strange}"
 
 

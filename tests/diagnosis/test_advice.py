@@ -95,7 +95,7 @@ def test_a_layer_that_bends_nothing_is_never_called_harmless() -> None:
     nn.init.zeros_(model[2].bias)
     model[2].bias.data -= 99 * model[2].weight.data[:, 0]
     said = advise(census(model, X))
-    assert any("nothing, for every unit there is dead or linear; the first: 0 → relu" in a.found for a in said)
+    assert any("nothing, because every unit there is dead or linear; the first: 0 → relu" in a.found for a in said)
     assert not any("harmless" in advice.do for advice in said)
 
 

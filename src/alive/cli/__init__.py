@@ -21,6 +21,7 @@ from .clinic import clinic
 from .cure import cure
 from .data import commands as data_commands
 from .preflight import preflight
+from .shrink import shrink
 from .studies import bench, demo, report, reproduce
 from .train import train
 from .words import fail
@@ -32,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     help="Find, cure and prove away dead and linear units and dead points of PyTorch networks.",
 )
-for command in (demo, census, preflight, cure, train, clinic, bench, reproduce, report):
+for command in (demo, census, preflight, cure, train, shrink, clinic, bench, reproduce, report):
     app.command()(command)
 app.add_typer(data_commands, name="data")
 

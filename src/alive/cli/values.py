@@ -13,14 +13,14 @@ DATA += added("alive.data")
 INITS = ("glorot", "kaiming", "torch", "zeros", "mirrored", *added("alive.starts"))
 SPLITS = ("train", "test", "all")
 MODES = ("U", "P", "UP", "L")
-AGGREGATES = ("sumsq", "sum", "norm", "mean", "balanced")
+AGGREGATES = ("meansq", "sumsq", "sum", "norm", "mean", "balanced")
 SHAPES = ("constant", "linear", "cosine")
 LOSSES = ("ce", "bce", "mse")
 OPTIMISERS = ("adam", "sgd")
 SCALES = ("quick", "paper")
 ARCHITECTURES = ("dense", "keras_same")
 WHERE = ("local", "ray")
-BENCHMARKS = ("penalty", "census", "fleet", "farkas", "folding", "pipeline", "thin")
+BENCHMARKS = ("penalty", "census", "fleet", "farkas", "folding", "shrink", "pipeline", "thin")
 EXPERIMENTS: tuple[str, ...] = (
     *("000-T1", "000-T2", "000-T4", "000-Fig5"),
     *("001-Fig1", "001-Fig2", "001-Fig3", "001-Fig4", "001-Fig5", "001-T1", "001-Fig9", "001-Fig12"),

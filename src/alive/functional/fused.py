@@ -1,14 +1,17 @@
 """Separation slacks at almost no cost: the fast twin of `separation.slacks`, in value and gradient.
 
-Forward takes one values-only pass (`amax` and `amin` over the positions give [N, C] maps from which unit and point
-extremes both follow), and looks up where an extreme lies only for the groups whose slack is positive. Only those few
-indices are kept. Backward adds a handful of numbers to a gradient; for ReLU that gradient is made here, so no tensor
-of the size of the activations is allocated or saved that the plain ReLU would not have. Where a great part of a layer
-ties, as where nothing reaches it and every value is a bias, a byte a value says which are extremes.
+Forward takes one pass over the values, and looks up where an extreme lies only for the groups whose slack is positive.
+Only those few places are kept. Backward adds a handful of numbers to a gradient; for ReLU that gradient is made here,
+so no tensor of the size of the activations is allocated or saved that the plain ReLU would not have. Where a great
+part of a layer ties, as where nothing reaches it and every value is a bias, a byte a value says which are extremes.
+
+On a CPU, `sweep` does all of it, the ReLU too, for the usual layouts; for others torch takes the extremes over the
+positions, and `kernel` does the rest. On other devices it is all torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,18 +20,17 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .derivative import Pull, Spread, no_pull, pull_at, spread
-from .extremes import Axes, Maps, canonical, over_positions
+from .extremes import Maps, over_positions
 from .separation import Separation, Slacks, sides
+from .way import Way, way_of
 
 LISTED = 65_536  # ties that may be listed, whatever the size of the layer
 
 
 def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
     """As `separation.slacks`, in value and gradient; z itself is not kept, so it may be changed in place afterwards."""
-    axes = rule.satisfiable_axes(canonical(z, unit_axis, point_axis).shape)
-    if not axes:
-        return {}
-    return dict(zip(axes, _Slacks.apply(z, rule, Axes(unit_axis, point_axis), cutoff), strict=True))
+    way = way_of(z, rule, unit_axis, point_axis, cutoff)
+    return dict(zip(way.names, _Slacks.apply(z, way), strict=True)) if way.names else {}
 
 
 def applies(z: Tensor) -> bool:
@@ -55,60 +57,86 @@ def relu_slacks(
     >>> y.tolist(), s["U"].tolist()
     ([[2.0, 0.5], [0.0, 0.25]], [0.0, 0.875])
     """
-    axes = rule.satisfiable_axes(canonical(z, unit_axis, point_axis).shape)
-    if not axes:
+    way = way_of(z, rule, unit_axis, point_axis, 0.0)
+    if not way.names:
         return z.relu_() if inplace else z.relu(), {}
-    y, *s = _ReluSlacks.apply(z, rule, Axes(unit_axis, point_axis), inplace)
-    return y, dict(zip(axes, s, strict=True))
+    y, *s = _ReluSlacks.apply(z, way, inplace)
+    return y, dict(zip(way.names, s, strict=True))
 
 
 class _Slacks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z: Tensor, rule: Separation, axes: Axes, cutoff: float) -> tuple[Tensor, ...]:
-        s, pull = _measure(axes.canonical(z), rule, cutoff, ctx.needs_input_grad[0])
-        ctx.save_for_backward(*pull)
-        ctx.rule, ctx.kind, ctx.axes, ctx.shape, ctx.dtype = rule, type(pull), axes, z.shape, z.dtype
+    def forward(ctx: Any, z: Tensor, way: Way) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        s, ctx.form, kept = _measure(z, way, None, ctx.needs_input_grad[0])
+        ctx.save_for_backward(*kept)
+        ctx.way, ctx.device = way, z.device
         return tuple(s)
 
     @staticmethod
-    def backward(ctx: Any, *grad_s: Tensor) -> tuple[Tensor | None, ...]:
-        grad = torch.zeros(ctx.shape, dtype=ctx.dtype, device=grad_s[0].device)
-        return _add(grad, grad_s, ctx.kind(*ctx.saved_tensors), ctx), None, None, None
+    def backward(ctx: Any, *grad_s: Tensor | None) -> tuple[Tensor | None, ...]:
+        return _gradient(ctx, None, None, grad_s, ctx.saved_tensors), None
 
 
 class _ReluSlacks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z: Tensor, rule: Separation, axes: Axes, inplace: bool) -> tuple[Tensor, ...]:
-        s, pull = _measure(axes.canonical(z), rule, 0.0, ctx.needs_input_grad[0])
-        y = z.relu_() if inplace else z.relu()
-        if inplace:
-            ctx.mark_dirty(y)
-        ctx.save_for_backward(y, *pull)
-        ctx.rule, ctx.kind, ctx.axes = rule, type(pull), axes
+    def forward(ctx: Any, z: Tensor, way: Way, inplace: bool) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        if inplace or way.sweep is None:
+            s, ctx.form, kept = _measure(z, way, None, ctx.needs_input_grad[0])
+            y = z.relu_() if inplace else z.relu()
+            if inplace:
+                ctx.mark_dirty(y)
+        else:
+            y = torch.empty_like(z)
+            s, ctx.form, kept = _measure(z, way, y, ctx.needs_input_grad[0])
+        ctx.save_for_backward(y, *kept)
+        ctx.way = way
         return y, *s
 
     @staticmethod
-    def backward(ctx: Any, grad_y: Tensor, *grad_s: Tensor) -> tuple[Tensor | None, ...]:
-        y, *pull = ctx.saved_tensors
-        grad = torch.ops.aten.threshold_backward.default(grad_y, y, 0)
-        return _add(grad, grad_s, ctx.kind(*pull), ctx), None, None, None
+    def backward(ctx: Any, grad_y: Tensor | None, *grad_s: Tensor | None) -> tuple[Tensor | None, ...]:
+        y, *kept = ctx.saved_tensors
+        return _gradient(ctx, grad_y, y, grad_s, kept), None, None
 
 
 RELU_NODE = _ReluSlacks._backward_cls  # the node of ReLU and slacks together, in the graph of autograd
 
 
-def _add(grad: Tensor, grad_s: tuple[Tensor, ...], pull: Pull | Spread, ctx: Any) -> Tensor:
-    """Add the slacks' gradient to a gradient that nobody else holds."""
-    upstream = torch.cat(grad_s) if len(grad_s) > 1 else grad_s[0]
-    pull.add(ctx.axes.canonical(grad), upstream, ctx.rule)
+def _gradient(
+    ctx: Any, grad_y: Tensor | None, y: Tensor | None, grad_s: Sequence[Tensor | None], kept: Sequence[Tensor]
+) -> Tensor:
+    """The gradient of z from those of relu(z), if any, and of the slacks."""
+    way, swept = ctx.way, type(ctx.form) is int
+    if swept and not torch.is_grad_enabled():  # a gradient of the gradient needs operations that torch knows
+        grad: Tensor | None = way.gradient(grad_y, y, grad_s, ctx.form, kept[0] if kept else None)
+        if grad is not None:
+            return grad
+    if y is not None and grad_y is not None:
+        grad = torch.ops.aten.threshold_backward.default(grad_y, y, 0)
+    else:
+        like = {"dtype": way.dtype, "device": ctx.device if y is None else y.device}
+        grad = torch.zeros(way.size, **like)
+    given = [g for g in grad_s if g is not None]
+    if not given or not kept:
+        return grad
+    upstream = [given[0].new_zeros(n) if g is None else g for g, n in zip(grad_s, way.sizes, strict=True)]
+    pull = way.derivative(ctx.form, kept[0]) if swept else ctx.form(*kept)
+    in_memory = swept and isinstance(pull, Pull)
+    seen = way.in_memory(grad) if in_memory else way.axes.canonical(grad)
+    pull.add(seen, torch.cat(upstream) if len(upstream) > 1 else upstream[0], way.rule)
     return grad
 
 
-def _measure(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:
-    """The slacks of the canonical z by satisfiable axis, and their derivative, the groups of all axes in a row."""
-    if z.device.type == "cpu" and z.dtype in (torch.float32, torch.float64) and z.layout == torch.strided:
-        return _compiled(z.detach(), rule, cutoff, needs_grad)
-    return _in_torch(z, rule, cutoff, needs_grad)
+def _measure(z: Tensor, way: Way, y: Tensor | None, needs_grad: bool) -> tuple[list[Tensor], Any, Sequence[Tensor]]:
+    """The slacks by axis, and their derivative: its form, and what is to be kept of it. A sweep writes relu(z) to y."""
+    if way.sweep is not None:
+        s, form, kept = way.measure(z, y, needs_grad)
+        return s, form, (torch.from_numpy(kept),) if form else ()
+    z = way.axes.canonical(z)
+    on_cpu = z.device.type == "cpu" and z.dtype in (torch.float32, torch.float64) and z.layout == torch.strided
+    s, pull = (_compiled if on_cpu else _in_torch)(z.detach(), way.rule, way.cutoff, needs_grad)
+    return s, type(pull), pull
 
 
 def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:

@@ -13,6 +13,7 @@ from .owners import LOST, MANY, Owners, compact, reduced, varying
 
 FEW = 4  # points; with fewer, an order that depends on the data may look fixed by chance
 MAJOR, MINOR = "major", "minor"  # in an axis of k·n entries: entry i is of i // k, or of i % n
+LOST_IS = "it is not known which entry belongs to which"  # point, or unit
 
 
 class Grid(NamedTuple):
@@ -156,7 +157,7 @@ def _usual(owners: Owners, z: Tensor, points: int) -> Grid | None:
 
 
 def _worded(what: str, reason: str, earlier: str) -> str:
-    return f"{what}: {reason}" + (f" ({earlier})" if earlier and "not understood" in reason else "")
+    return f"{what}: {reason}" + (f" ({earlier})" if earlier and reason.startswith(LOST_IS) else "")
 
 
 def _told(owner: Tensor, what: str) -> tuple[Tensor | None, str]:
@@ -164,22 +165,22 @@ def _told(owner: Tensor, what: str) -> tuple[Tensor | None, str]:
     if not owner.numel():
         return owner, ""
     if int(owner.max()) == LOST:
-        return None, f"which entry is of which {what} is not understood"
+        return None, f"{LOST_IS} {what}"
     if int(owner.max()) < 0:
         return (
             None,
-            "its values are of several points at once" if what == "point" else "no weighted operation made them",
+            "its values belong to several points at once" if what == "point" else "no weighted operation made them",
         )
     owner = compact(owner)
     if bool((owner == MANY).any()):
-        return None, f"some entries are of several {what}s at once"
+        return None, f"some entries belong to several {what}s at once"
     if int(owner.min()) < 0:  # constants, such as padding, are counted with the row they lie in
         axes = varying(torch.where(owner < 0, owner.max(), owner)) or varying(owner)
         for keep in [axes, *([a] for a in axes)]:
             row = reduced(owner, [d for d in range(owner.ndim) if d not in keep])
             if int(row.min()) >= 0 and int(row.max()) != LOST:
                 return compact(row), ""
-        return None, f"some entries are of no {what}"
+        return None, f"some entries belong to no {what}"
     return owner, ""
 
 

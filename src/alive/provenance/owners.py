@@ -63,12 +63,14 @@ def constant(ndim: int, source: Hashable, *, weight: bool = False) -> Owners:
 
 def shared(ndim: int) -> Owners:
     """A tensor that comes with the batch and belongs to no single point."""
-    return Owners(nobody(ndim, MANY), nobody(ndim), why="it comes with the batch, and is of no single point")
+    return Owners(nobody(ndim, MANY), nobody(ndim), why="it comes with the batch and belongs to no single point")
 
 
 def foreign(ndim: int) -> Owners:
     """A tensor of unknown origin: its owners are unknown, and so are the activations behind it."""
-    return Owners(nobody(ndim, MANY), nobody(ndim), behind=ANYTHING, why="it comes from outside, and nobody saw whence")
+    return Owners(
+        nobody(ndim, MANY), nobody(ndim), behind=ANYTHING, why="it comes from outside, and its origin was not seen"
+    )
 
 
 def lost(ndim: int, why: str, like: Sequence[Owners] = ()) -> Owners:

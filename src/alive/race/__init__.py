@@ -2,6 +2,6 @@
 
 from .arms import AS_IS, RACED
 from .race import cure
-from .result import Arm, Outcome
+from .result import Outcome
 
-__all__ = ["AS_IS", "RACED", "Arm", "Outcome", "cure"]
+__all__ = ["AS_IS", "RACED", "Outcome", "cure"]

@@ -98,7 +98,7 @@ def fold(
     if refresh is not None:
         refresh_batch_norm_(plain, refresh, arguments=_arguments(example))
     if merge_batch_norm:
-        _merge_batch_norm_(plain.eval(), example)
+        merge_batch_norm_(plain.eval(), example)
     difference = None
     if example is not None:
         with evaluating(model, plain):
@@ -247,7 +247,7 @@ def _alone(node: fx.Node, module: nn.Module) -> bool:
     return fresh or all(_alone(source, module) for source in node.all_input_nodes)
 
 
-def _merge_batch_norm_(model: nn.Module, example: Any) -> None:
+def merge_batch_norm_(model: nn.Module, example: Any) -> None:
     """Write each batch norm into the convolution or dense layer whose only reader it is."""
     flow = _Flow(model)
     with evaluating(model), flow:

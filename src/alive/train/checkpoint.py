@@ -15,6 +15,7 @@ from torch import Tensor, nn, optim
 from ..data.unpickled import load_tensors
 from ..errors import AliveError
 from ..files import write_atomically
+from ..surgery.shrink.saving import KEY, resized
 
 FORMAT = 1
 
@@ -92,10 +93,14 @@ def load(path: str | PathLike[str]) -> Checkpoint:
 def load_weights(model: nn.Module, path: str | PathLike[str]) -> str:
     """Put weights into a model of the same architecture; returns in words what was unwrapped, "" if nothing.
 
-    Taken are a checkpoint, a .safetensors state dict, and what torch.save wrote: a state dict, alone or as the entry
-    "state_dict", "model_state_dict" or "model" of a mapping. Prefixes that wrappers add to every name are dropped.
+    Taken are a checkpoint, a .safetensors state dict, what `alive shrink` wrote (the model is then cut to size), and
+    what torch.save wrote: a state dict, alone or as the entry "state_dict", "model_state_dict" or "model" of a mapping.
+    Prefixes that wrappers add to every name are dropped.
     """
     path = Path(path)
+    if path.is_file() and not _is_of_torch(path) and KEY in (header := _read(path, what="file", cure=SAVE)[0]):
+        resized(model, header[KEY], _read(path)[1])
+        return "cut to size, as alive shrink wrote it"
     wanted = model.state_dict()
     kept, notes = _unwrapped(path, *_weights(path), wanted)
     _expect_same_architecture(kept, wanted, WEIGHTS)

@@ -62,7 +62,7 @@ def find(known: ImageSet) -> dict[str, Path]:
         folder, names = next(iter(partly.items()))
         cause = f"{known.title} in {folder} lacks {', '.join(names)}"
     else:
-        cause = f"{known.title} is not there: looked for {known.files[0].name} and its kin in {_listed(looked)}"
+        cause = f"{known.title} is not there: looked for {known.files[0].name} and the others in {_listed(looked)}"
     raise AliveError(
         cause,
         f"Run `alive data get {known.name}`; or take its files from {known.package} with --from PATH; "

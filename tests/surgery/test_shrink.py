@@ -1,0 +1,119 @@
+"""Shrinking: planted units are found, the outputs stay the same, the model is not touched."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+import torch
+from shrink_models import Planted, conv, dense, residual
+from torch import Tensor, nn
+
+from alive.diagnosis import census
+from alive.surgery import shrink
+
+SAME = {torch.float32: 1e-5, torch.float64: 1e-12}
+GROUNDS = ("observed", "certified")
+
+
+def points(planted: Planted, n: int = 200, seed: int = 0) -> Tensor:
+    kind = next(planted.net.parameters()).dtype
+    return (2 * torch.rand(n, *planted.shape, generator=torch.Generator().manual_seed(seed)) - 1).to(kind)
+
+
+def shrunk(planted: Planted, ground: str):
+    """Shrink on points, or over the box that they are drawn from, which touches the model in nothing."""
+    before = deepcopy(planted.net.state_dict())
+    x = points(planted)
+    done = shrink(planted.net, x) if ground == "observed" else shrink(planted.net, x, box=(-1.0, 1.0), time_limit=2)
+    after = planted.net.state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert done.report.ground == ground
+    return done
+
+
+def apart(one: nn.Module, other: nn.Module, x: Tensor) -> float:
+    with torch.no_grad():
+        a, b = one(x), other(x)
+    return float((a - b).abs().max() / a.abs().max())
+
+
+def found(done) -> dict[str, dict[int, str]]:
+    return {layer.layer: {gone.unit: gone.why for gone in layer.gone} for layer in done.report.layers if layer.gone}
+
+
+def corners(planted: Planted, n: int = 200) -> Tensor:
+    return points(planted, n, seed=5).sign()
+
+
+def assert_same_everywhere(planted: Planted, done, ground: str) -> None:
+    """On the data; certified also on other points of the box and its corners."""
+    kind = next(planted.net.parameters()).dtype
+    assert apart(planted.net, done.model, points(planted)) <= SAME[kind]
+    if ground == "certified":
+        assert apart(planted.net, done.model, points(planted, 500, seed=9)) <= SAME[kind]
+        assert apart(planted.net, done.model, corners(planted)) <= SAME[kind]
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("ground", GROUNDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_planted_units_of_dense_networks_go(seed, dtype, ground):
+    planted = dense(seed, dtype)
+    done = shrunk(planted, ground)
+    gone = found(done)
+    for layer, units in planted.units.items():
+        assert {unit: gone[layer].get(unit) for unit in units} == units
+    assert list(gone["0"].values()).count("linear") == 3  # seven of four inputs
+    assert done.model[0].out_features == done.model[2].in_features == 16 - len(gone["0"])
+    assert_same_everywhere(planted, done, ground)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("ground", GROUNDS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_channel_of_a_sum_goes_where_it_is_dead_on_all_branches(seed, ground):
+    planted = residual(seed)
+    done = shrunk(planted, ground)
+    gone = found(done)
+    for layer, units in planted.units.items():
+        assert {unit: gone[layer].get(unit) for unit in units} == units
+    assert 4 not in gone["stem"]  # it is dead on two of three
+    assert done.model.stem.out_features == done.model.head.in_features == 5
+    assert_same_everywhere(planted, done, ground)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("ground", GROUNDS)
+@pytest.mark.parametrize(
+    ("activation", "padding", "pool"),
+    [
+        (nn.ReLU(), 1, nn.MaxPool2d(2)),
+        (nn.ReLU(inplace=True), 0, nn.AvgPool2d(2)),
+        (nn.ReLU6(), 1, nn.AvgPool2d(2)),
+    ],
+)
+def test_planted_channels_of_convolutions_go(activation, padding, pool, ground):
+    planted = conv(0, activation, padding, pool, torch.float64)
+    done = shrunk(planted, ground)
+    gone = found(done)
+    for layer, units in planted.units.items():
+        assert {unit: gone.get(layer, {}).get(unit) for unit in units} == units, layer
+    assert isinstance(done.model.norm, nn.Identity)
+    assert done.model.deep.groups == done.model.a.out_channels == 7
+    assert (done.model.grouped.in_channels, done.model.grouped.out_channels) == (6, 4)
+    assert_same_everywhere(planted, done, ground)
+
+
+@pytest.mark.twin
+def test_the_dead_and_linear_units_are_those_of_the_census():
+    planted = dense(3)
+    x = points(planted)
+    counted = census(planted.net, x)
+    gone = found(shrink(planted.net, x))
+    for layer, seen in zip(("0", "2"), counted.layers, strict=True):
+        dead = {unit for unit, why in gone[layer].items() if why == "dead"}
+        assert dead == set((seen.top <= 0).nonzero()[:, 0].tolist())
+        linear = {unit for unit, why in gone[layer].items() if why == "linear"}
+        assert linear <= set((seen.bottom >= 0).nonzero()[:, 0].tolist())
