@@ -166,7 +166,7 @@ class _Race:
         return Arm(name, tuple(self.laps[name, seed, steps] for seed in self.seeds), steps)
 
     def _ranked(self, arms: Sequence[Arm]) -> list[Arm]:
-        return sorted(arms, key=lambda arm: -self.judge.mean(arm))
+        return sorted(arms, key=lambda arm: (-self.judge.mean(arm), arm.name != AS_IS))  # of equals, no cure
 
     def _kept(self, ranked: Sequence[Arm]) -> list[Arm]:
         """The better half, who is not clearly below the best, and the control."""
