@@ -10,7 +10,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from alive.diagnosis import Census, census
 from alive.diagnosis.advice.findings import DROWNS, FIRST, advise, first_choice
 from alive.diagnosis.advice.remedies import ORDER, REMEDIES, cures, spoken
-from alive.diagnosis.advice.scale import GRAVE, ODD, scale
+from alive.diagnosis.advice.scale import FAR, LARGE, SMALL, UNEVEN, scale
 from alive.diagnosis.build import build
 
 
@@ -79,6 +79,7 @@ def test_each_kind_of_broken_network_gets_its_finding_and_the_best_cure(finding:
     assert first.cures[0] == ORDER[finding][0]
     assert REMEDIES[first.cures[0]].code[0] in first.do
     assert all(advice.do == FIRST for advice in others if not advice.grave)
+    assert first.do.endswith("alive cure")
 
 
 @pytest.mark.parametrize("finding", BROKEN)
@@ -195,13 +196,18 @@ def test_layers_are_named_by_what_made_them_and_by_their_line_where_lines_differ
     ("change", "said", "grave"),
     [
         (lambda x: x, "", False),
-        (lambda x: x * 0.5 * ODD, "", False),
-        (lambda x: x * 2 * ODD, "a size of", False),
-        (lambda x: x * 3 * GRAVE, "a size of", True),
-        (lambda x: x / (2 * ODD), "a size of", False),
-        (lambda x: x * 0.01 + 2, "as far from zero as from one another", False),
-        (lambda x: x + 3 * GRAVE, "as far from zero as from one another", True),
-        (lambda x: x * torch.tensor([0.001, 0.001, 0.001, 0.5]), "one column varies", False),
+        (lambda x: x * 0.5 * LARGE.odd, "", False),
+        (lambda x: x * 1.5 * LARGE.odd, "a size of", False),
+        (lambda x: x * 1.5 * LARGE.grave, "a size of", True),
+        (lambda x: x / (0.5 * SMALL.odd), "", False),
+        (lambda x: x / (2 * SMALL.odd), "a size of", False),
+        (lambda x: x / (1.5 * SMALL.grave), "a size of", True),
+        (lambda x: x + 0.25 * FAR.odd, "", False),
+        (lambda x: x * 0.1 + 1, "as far from zero as from one another", False),
+        (lambda x: x + 3 * FAR.grave, "as far from zero as from one another", True),
+        (lambda x: x * torch.tensor([1.0, 1.0, 1.0, 0.3 * UNEVEN.odd]), "", False),
+        (lambda x: x * torch.tensor([0.1, 0.1, 0.1, 0.2 * UNEVEN.odd]), "one column varies", False),
+        (lambda x: x * torch.tensor([0.01, 0.01, 0.01, 0.03 * UNEVEN.grave]), "one column varies", True),
         (lambda x: x * torch.tensor([1.0, 1.0, 1.0, 0.0]), "", False),  # a column that never varies
         (lambda x: x * torch.tensor([1.0, 1.0, 1.0, 1e-5]), "", False),  # a rare feature is no fault of scale
     ],

@@ -13,8 +13,8 @@ from alive.errors import AliveError
 from alive.race import AS_IS, Outcome, cure
 from alive.race import race as module
 from alive.race.entry import FEWEST, opened
+from alive.race.laps import Lap, Mark, read_laps
 from alive.race.result import Arm, Judge
-from alive.race.rows import Mark, Row, read_rows
 
 X = torch.randn(80, 2, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()
@@ -66,7 +66,7 @@ def test_a_broken_network_is_cured_and_the_control_runs_to_the_end() -> None:
     assert 'alive.nn.initialise_(model, "mirrored")' in found.code
     assert found[AS_IS].steps == 80
     assert (found[AS_IS].trains, found["mirrored"].trains) == (0, 2)
-    assert found["mirrored"].rows[0].before["units"]["dead"] < found[AS_IS].rows[0].before["units"]["dead"]
+    assert found["mirrored"].laps[0].before["units"]["dead"] < found[AS_IS].laps[0].before["units"]["dead"]
     assert "does not train" in found.verdict
 
 
@@ -80,7 +80,7 @@ def test_losers_are_stopped_early() -> None:
         cures=["mirrored", "kaiming", "rate/10", "skips", "glorot"],
     )
     assert {arm.steps for arm in found.arms} > {80}
-    assert all(len(arm.rows[0].marks) == sum(arm.steps >= step for step in range(0, 81, 10)) for arm in found.arms)
+    assert all(len(arm.laps[0].marks) == sum(arm.steps >= step for step in range(0, 81, 10)) for arm in found.arms)
     assert found["rate/10"].steps < 80
 
 
@@ -136,7 +136,7 @@ def test_learning_by_heart_earns_nothing() -> None:
     x, y = torch.randn(60, 2, generator=chance), torch.randint(2, (60,), generator=chance)
     tests = torch.randn(400, 2, generator=chance), torch.randint(2, (400,), generator=chance)
     found = cure(lambda: dense(2, 64), (x, y, *tests), steps=400, seeds=1, lr=0.02, batch_size=60, cures=["mirrored"])
-    assert found["as it is"].rows[0].marks[-1].loss < 0.2
+    assert found["as it is"].laps[0].marks[-1].loss < 0.2
     assert found.kind == "nothing helps"
 
 
@@ -163,6 +163,37 @@ def test_an_optimiser_of_ones_own() -> None:
         cure(dense, (X, Y), optimiser=lambda ps: 3)
 
 
+class Two(nn.Module):
+    """Two inputs, in double precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(1, 8).double(), nn.Linear(1, 8).double(), nn.Linear(8, 1).double()
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return self.c(torch.relu(self.a(left) + self.b(right)))
+
+
+@pytest.mark.parametrize(
+    ("make", "data", "refused"),
+    [
+        (Two, ((X[:, :1], X[:, 1:]), Y), {"standardise", "farkas"}),
+        (Two, {"left": X[:, :1], "right": X[:, 1:], "labels": Y}, {"standardise", "farkas"}),
+        (lambda: dense().double(), (X, X.sum(1)), set()),
+        (
+            lambda: nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.ReLU(), nn.Linear(8, 1)),
+            (X.long() + 4, Y),
+            {"standardise", "farkas"},
+        ),
+    ],
+    ids=["two inputs", "inputs by name", "doubles", "token ids"],
+)
+def test_models_of_many_kinds_are_raced(make, data, refused) -> None:
+    found = cure(make, data, steps=4, seeds=1, cures=["standardise", "farkas", "jumpstart"], jobs=1)
+    assert {arm.name for arm in found.arms if arm.refused} == refused
+    assert all(arm.scores for arm in found.arms if not arm.refused)
+
+
 # Kept, and taken up again.
 
 
@@ -170,7 +201,7 @@ def test_what_is_finished_is_not_run_again(tmp_path: Path, monkeypatch) -> None:
     store = tmp_path / "runs.jsonl"
     whole = plain(cure(dense, (X, Y), jobs=1, **QUICK))
     ran: list[tuple] = []
-    real = module.lap
+    real = module.raced
 
     def counted(entry, job, earlier, tell):
         if len(ran) == 4:
@@ -178,14 +209,14 @@ def test_what_is_finished_is_not_run_again(tmp_path: Path, monkeypatch) -> None:
         ran.append(job)
         return real(entry, job, earlier, tell)
 
-    monkeypatch.setattr(module, "lap", counted)
+    monkeypatch.setattr(module, "raced", counted)
     with pytest.raises(KeyboardInterrupt, match="goes on from there"):
         cure(dense, (X, Y), jobs=1, store=store, **QUICK)
-    kept = read_rows(store)
-    assert [row.job for row in kept] == ran
-    monkeypatch.setattr(module, "lap", real)
+    kept = read_laps(store)
+    assert [lap.job for lap in kept] == ran
+    monkeypatch.setattr(module, "raced", real)
     assert plain(cure(dense, (X, Y), jobs=2, store=store, **QUICK)) == whole
-    assert read_rows(store)[:4] == kept  # to the second: they were not run again
+    assert read_laps(store)[:4] == kept  # to the second: they were not run again
 
 
 @pytest.mark.parametrize(
@@ -222,10 +253,10 @@ def test_a_file_without_runs_is_refused(tmp_path: Path) -> None:
 
 
 def arm(*scores: float | None) -> Arm:
-    rows = (
-        Row("", "", 0, 9, (Mark(9, None, score, 0, 0),), stopped="" if score is not None else "nan") for score in scores
+    laps = (
+        Lap("", "", 0, 9, (Mark(9, None, score, 0, 0),), stopped="" if score is not None else "nan") for score in scores
     )
-    return Arm("a", tuple(rows), 9)
+    return Arm("a", tuple(laps), 9)
 
 
 def test_a_network_that_diverged_counts_as_chance() -> None:

@@ -37,14 +37,14 @@ ARMS: dict[str, Remedy] = {
     "standardise": REMEDIES["standardise"],
 }
 
-TERM = "the loss has one more term; the network is the same"
+TERM = "the loss has one more term"
 CHANGES: dict[str, str] = {
     AS_IS: "nothing",
     "jumpstart": TERM,
     "batch norm": "weights stay; every hidden layer is normalised, which is another function from the first step on",
     SKIPS: "weights stay; at the start such a layer passes its input on, and its own part grows from zero",
     FARKAS: "in each layer one unit is replaced; all others stay",
-    "rate/10": "the network is the same",
+    "rate/10": "the steps are smaller",
     "standardise": "the network reads the inputs on another scale, measured on the training points",
     **dict.fromkeys(("mirrored", "kaiming", "glorot", "torch"), "all weights are drawn anew"),
     **dict.fromkeys(("U sum", "P sum", "UP sum", "U mean", "UP mean"), TERM),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,24 +15,24 @@ import torch
 
 from ..errors import AliveError, fault
 from ..interrupts import unreached
-from .rows import Job, Row
+from .laps import Job, Lap
 
 Tell = Callable[[int], None]  # how many steps were made since it was told last
-Work = Callable[[Job, Tell], Row]
+Work = Callable[[Job, Tell], Lap]
 OFTEN = 0.3  # seconds between two words on steps
 LOOK = 0.5  # seconds between two looks, so that Ctrl-C is heard
 
 
-def run(work: Work, jobs: Sequence[Job], processes: int, done: Callable[[Row], None], tell: Tell) -> None:
-    """Do all jobs; `done` gets each row as it is finished, in this process. The rows are the same for any number."""
-    if processes < 2 or len(jobs) < 2 or "fork" not in multiprocessing.get_all_start_methods():
+def run(work: Work, jobs: Sequence[Job], processes: int, done: Callable[[Lap], None], tell: Tell) -> None:
+    """Do all jobs; `done` gets each lap in this process. However many processes there are, the laps are the same."""
+    if processes < 2 or len(jobs) < 2 or sys.platform != "linux":  # where forks are safe beside torch
         _alone(work, jobs, done, tell)
         return
     with _Crew(work, min(processes, len(jobs))) as crew:
         crew.through(list(jobs), done, tell)
 
 
-def _alone(work: Work, jobs: Sequence[Job], done: Callable[[Row], None], tell: Tell) -> None:
+def _alone(work: Work, jobs: Sequence[Job], done: Callable[[Lap], None], tell: Tell) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -70,7 +71,7 @@ class _Crew:
         for worker in self._workers.values():
             worker.join()
 
-    def through(self, jobs: list[Job], done: Callable[[Row], None], tell: Tell) -> None:
+    def through(self, jobs: list[Job], done: Callable[[Lap], None], tell: Tell) -> None:
         """All jobs, in their order, each to whoever is free."""
         jobs = jobs[::-1]
         for ours in self._workers:

@@ -17,6 +17,8 @@ from torch.utils.data import DataLoader
 from .._version import __version__
 from ..data import Data
 from ..errors import AliveError, expect, fault
+from ..feed.arrays import precision
+from ..feed.forms import drawn
 from ..feed.labelled import labelled
 from ..train import OPTIMISERS, Settings, Task, first, task_of
 from ..train.checkpoint import checksum
@@ -38,7 +40,7 @@ class Entry:
     """A race before its first step.
 
     data     its test points judge; where it has none, the training points do
-    x        the training inputs as the model reads them, where they are one tensor
+    x        the training inputs as the model reads them, where they are one tensor; dtype: its precision
     chance   the score of the best answer that is the same for all points; None where it is not known
     key      a sum of all that decides a run but arm and seed
     """
@@ -51,6 +53,7 @@ class Entry:
     batch_size: int
     steps: int
     x: Tensor | None
+    dtype: torch.dtype
     chance: float | None
     key: str
     notes: tuple[str, ...]
@@ -80,7 +83,8 @@ class Entry:
         every = len(self.data.train_y)
         numbers = torch.linspace(0, every - 1, min(most, every)).long()
         inputs, _ = self.data.parts[0]
-        some = (self.data.pixels(inputs[0][numbers]), *(x[numbers] for x in inputs[1:]))
+        first, *more = (_placed(x[numbers], self.dtype) for x in inputs)
+        some = (self.data.pixels(first, self.dtype), *more)
         if self.data.names:
             return dict(zip(self.data.names, some, strict=True))
         return some[0] if len(some) == 1 else some
@@ -115,7 +119,7 @@ def opened(
     whole = whole.as_real() if loss == "mse" else whole
     _expect_points(whole)
     if points is not None and points < len(whole.train_y):
-        whole = whole.subset(points, seed=0)
+        whole = whole.subset(drawn(len(whole.train_y), points, 0))
     held, said = _held_out(whole)
     size = min(size, len(held.train_y))
     seen = first(model, held, size)
@@ -124,7 +128,8 @@ def opened(
     _expect_loss(task, seen)
     chance = _chance(task, seen, held)
     inputs, _ = held.parts[0]
-    x = held.pixels(inputs[0]) if len(inputs) == 1 and not held.names else None
+    dtype = precision(model)
+    x = held.pixels(_placed(inputs[0], dtype), dtype) if len(inputs) == 1 and not held.names else None
     chosen = _optimiser(settings, optimiser)
     entry = Entry(
         make,
@@ -135,6 +140,7 @@ def opened(
         size,
         steps,
         x,
+        dtype,
         chance,
         _key(model, seen, task, held, (steps, size, chosen(model, _trained(name, model)))),
         (*task.said, *notes, *said),
@@ -161,6 +167,11 @@ def _optimiser(settings: Settings, wanted: str | Own) -> Optimiser:
         return made
 
     return own
+
+
+def _placed(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Floats in the precision of the model, all else as it is."""
+    return x.to(dtype) if x.is_floating_point() else x
 
 
 # The factory.

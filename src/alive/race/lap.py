@@ -20,14 +20,14 @@ from ..train import Points
 from .arms import AS_IS, Treated, treated
 from .crew import Tell
 from .entry import Entry
-from .rows import Job, Mark, Row
+from .laps import Job, Lap, Mark
 
 AT_ONCE = 1000  # points of one pass that is not learned from
 LOOKED_AT = 256  # training points of a census on the way
 
 
-def lap(entry: Entry, job: Job, earlier: Row | None, tell: Tell) -> Row:
-    """Make, treat and train a network; what an earlier row of fewer steps knows of it is not measured again."""
+def raced(entry: Entry, job: Job, earlier: Lap | None, tell: Tell) -> Lap:
+    """Make, treat and train a network; what an earlier lap of fewer steps knows of it is not measured again."""
     arm, seed, steps = job
     began = time.perf_counter()
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
@@ -42,12 +42,12 @@ def lap(entry: Entry, job: Job, earlier: Row | None, tell: Tell) -> Row:
         except AliveError as refused:
             if arm == AS_IS:
                 raise
-            return Row(entry.key, arm, seed, steps, refused=refused.cause)
+            return Lap(entry.key, arm, seed, steps, refused=refused.cause)
         after = None if stopped else _said(entry, run.model)
         if subject.keep is not None:
             subject.keep.detach()
     seconds = round(time.perf_counter() - began, 2)
-    return Row(entry.key, arm, seed, steps, tuple(marks), before, after, stopped=stopped, seconds=seconds)
+    return Lap(entry.key, arm, seed, steps, tuple(marks), before, after, stopped=stopped, seconds=seconds)
 
 
 class _Run:

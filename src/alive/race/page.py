@@ -14,8 +14,8 @@ from jinja2 import Environment, PackageLoader
 
 from .._version import __version__
 from .arms import AS_IS, changes, remedy
+from .laps import Lap, Mark
 from .result import Arm, Outcome, cells, number
-from .rows import Mark, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def charts(outcome: Outcome, ran: Sequence[Arm]) -> list[Chart]:
 
 
 def _chart(name: str, value: Value, scale: str, steps: int, ran: Sequence[Arm]) -> Chart | None:
-    found = {arm.name: _means(arm.rows, value) for arm in ran}
+    found = {arm.name: _means(arm.laps, value) for arm in ran}
     known = [each for line in found.values() for _, each in line]
     if not known:
         return None
@@ -96,12 +96,12 @@ def _chart(name: str, value: Value, scale: str, steps: int, ran: Sequence[Arm]) 
     return Chart(name, says, lines, shown(high), shown(low))
 
 
-def _means(rows: Sequence[Row], value: Value) -> list[tuple[int, float]]:
+def _means(laps: Sequence[Lap], value: Value) -> list[tuple[int, float]]:
     """Of each step at which every network that is still going was looked at."""
-    steps = sorted({mark.step for row in rows for mark in row.marks})
+    steps = sorted({mark.step for lap in laps for mark in lap.marks})
     found = []
     for step in steps:
-        at = [value(mark) for row in rows for mark in row.marks if mark.step == step]
+        at = [value(mark) for lap in laps for mark in lap.marks if mark.step == step]
         known = [each for each in at if each is not None and math.isfinite(each)]
         if known and len(known) == len(at):
             found.append((step, statistics.fmean(known)))
@@ -122,7 +122,7 @@ def _censuses(outcome: Outcome) -> list[dict[str, Any]]:
     """What a census says of the first network, as it is and under the winner, before and after."""
     told = []
     for name in dict.fromkeys((AS_IS, outcome.winner)):
-        row = outcome[name].rows[0]
-        ends = [(when, found) for when, found in (("before", row.before), ("after", row.after)) if found is not None]
+        lap = outcome[name].laps[0]
+        ends = [(when, found) for when, found in (("before", lap.before), ("after", lap.after)) if found is not None]
         told += [{"arm": name, "when": when, **found} for when, found in ends]
     return told

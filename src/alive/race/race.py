@@ -22,9 +22,9 @@ from ..train.losses import Loss
 from . import crew
 from .arms import AS_IS, chosen
 from .entry import Entry, Own, opened
-from .lap import LOOKED_AT, lap
+from .lap import LOOKED_AT, raced
+from .laps import Job, Lap, add_lap, read_laps
 from .result import BETTER, CURED, IN_VAIN, WELL, Arm, Judge, Outcome, number, scored
-from .rows import Job, Row, add_row, read_rows
 
 
 def cure(
@@ -108,8 +108,8 @@ class _Race:
     ) -> None:
         self.entry, self.seeds, self.path, self.processes = entry, seeds, path, processes
         self.judge = judge_of(entry)
-        kept = [] if path is None else read_rows(path)
-        self.rows: dict[Job, Row] = {row.job: row for row in kept if row.race == entry.key}
+        kept = [] if path is None else read_laps(path)
+        self.laps: dict[Job, Lap] = {lap.job: lap for lap in kept if lap.race == entry.key}
         self.bar = bars(show=progress)
 
     def run(self, names: Sequence[str]) -> list[Arm]:
@@ -132,7 +132,7 @@ class _Race:
     def _rung(self, names: Sequence[str], steps: int, task: Any) -> None:
         """Bring the networks of these arms to so many steps."""
         asked = [(name, seed, steps) for seed in self.seeds for name in names]
-        jobs = [job for job in asked if job not in self.rows]
+        jobs = [job for job in asked if job not in self.laps]
         rung = self.entry.rungs.index(steps) + 1
         said = f"round {rung} of {len(self.entry.rungs)}: {len(names)} cures, {steps:,} steps"
         made = {"steps": 0}
@@ -142,10 +142,10 @@ class _Race:
             made["steps"] += number
             self.bar.update(task, completed=made["steps"], description=said)
 
-        def done(row: Row) -> None:
-            self.rows[row.job] = row
+        def done(lap: Lap) -> None:
+            self.laps[lap.job] = lap
             if self.path is not None:
-                add_row(self.path, row)
+                add_lap(self.path, lap)
 
         try:
             crew.run(self._lap, jobs, self.processes, done, tell)
@@ -153,17 +153,17 @@ class _Race:
             kept = f"finished runs are in {self.path}; the same command goes on from there" if self.path else ""
             raise KeyboardInterrupt(kept) from None
 
-    def _lap(self, job: Job, tell: crew.Tell) -> Row:
+    def _lap(self, job: Job, tell: crew.Tell) -> Lap:
         """One network; what was measured of it in an earlier round is not measured again."""
         arm, seed, steps = job
-        before = [row for row in self.rows.values() if row.job[:2] == (arm, seed) and row.steps < steps]
-        longest = max(before, key=lambda row: row.steps, default=None)
+        before = [lap for lap in self.laps.values() if lap.job[:2] == (arm, seed) and lap.steps < steps]
+        longest = max(before, key=lambda lap: lap.steps, default=None)
         if longest is not None and (longest.refused or longest.stopped):
             return replace(longest, steps=steps)
-        return lap(self.entry, job, longest, tell)
+        return raced(self.entry, job, longest, tell)
 
     def _arm(self, name: str, steps: int) -> Arm:
-        return Arm(name, tuple(self.rows[name, seed, steps] for seed in self.seeds), steps)
+        return Arm(name, tuple(self.laps[name, seed, steps] for seed in self.seeds), steps)
 
     def _ranked(self, arms: Sequence[Arm]) -> list[Arm]:
         return sorted(arms, key=lambda arm: -self.judge.mean(arm))
@@ -184,7 +184,7 @@ def _expect_some(arms: Sequence[Arm]) -> None:
     if any(arm.scores for arm in arms):
         return
     control = next(arm for arm in arms if arm.name == AS_IS)
-    why = control.rows[0].stopped or "no output was finite"
+    why = control.laps[0].stopped or "no output was finite"
     tried = ", ".join(arm.name for arm in arms if not arm.refused)
     raise AliveError(
         f"no network could be trained, under any cure ({tried}): as it is, {why}",
@@ -201,6 +201,8 @@ def _outcome(entry: Entry, arms: Sequence[Arm], seeds: tuple[int, ...], settings
     control = next(arm for arm in told if arm.name == AS_IS)
     best = next(arm for arm in told if arm.name == best.name)
     kind, verdict = _judged(entry, judge, control, best)
+    if kind in (CURED, BETTER):
+        verdict += _near(judge, best, [arm for arm in told if arm.steps == entry.steps and not arm.refused])
     return Outcome(
         kind=kind,
         winner=best.name if kind in (CURED, BETTER) else AS_IS,
@@ -219,6 +221,12 @@ def _outcome(entry: Entry, arms: Sequence[Arm], seeds: tuple[int, ...], settings
     )
 
 
+def _near(judge: Judge, best: Arm, finals: Sequence[Arm]) -> str:
+    """The others that ran to the end and are not clearly below the winner: it may be chance that they are not it."""
+    near = [arm.name for arm in finals if arm.name not in (best.name, AS_IS) and not judge.clearly_below(arm, best)]
+    return f" Within the spread of it: {'; '.join(near)}." if near else ""
+
+
 def _judged(entry: Entry, judge: Judge, control: Arm, best: Arm) -> tuple[str, str]:
     """What it all means, and in words."""
     what = entry.task.score.name
@@ -228,7 +236,7 @@ def _judged(entry: Entry, judge: Judge, control: Arm, best: Arm) -> tuple[str, s
             f"{best.name}: {what} {scored(best)}, chance {number(entry.chance)}). Look at the targets, at the learning "
             "rate, and whether more steps change it."
         )
-    n = len(control.rows)
+    n = len(control.laps)
     if control.trains == n and not judge.clearly_below(control, best):
         rest = "" if best.name == AS_IS else f"; the best, {best.name}, has {scored(best)}, which is within the spread"
         return WELL, f"Nothing is wrong: as it is, it trains to {what} {scored(control)}{rest}."

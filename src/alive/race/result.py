@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .arms import changes, lines, remedy
-from .rows import Row
+from .laps import Lap
 
 LITTLE = 0.1  # of the way from chance to perfect: less is nothing learned
 
@@ -30,24 +30,24 @@ class Arm:
     """
 
     name: str
-    rows: tuple[Row, ...]
+    laps: tuple[Lap, ...]
     steps: int
     trains: int = 0
 
     @property
     def refused(self) -> str:
         """Why it cannot be applied."""
-        return next((row.refused for row in self.rows if row.refused), "")
+        return next((lap.refused for lap in self.laps if lap.refused), "")
 
     @property
     def scores(self) -> list[float]:
         """Of the networks that reached the end."""
-        return [row.score for row in self.rows if row.score is not None]
+        return [lap.score for lap in self.laps if lap.score is not None]
 
     @property
     def stopped(self) -> int:
         """Networks whose loss was not finite on the way."""
-        return sum(bool(row.stopped) for row in self.rows)
+        return sum(bool(lap.stopped) for lap in self.laps)
 
     @property
     def mean(self) -> float | None:
@@ -129,7 +129,7 @@ class Outcome:
 
 
 def table(outcome: Outcome) -> Table:
-    """A row an arm, the best first."""
+    """A lap an arm, the best first."""
     judge = f"{outcome.measure} on {outcome.judges} points" if outcome.judges else f"{outcome.measure} in training"
     n = len(outcome.seeds)
     over = f"mean ± spread over {n} seeds" if n > 1 else "one seed"
@@ -149,7 +149,7 @@ def cells(arm: Arm) -> list[str]:
     return [
         arm.name,
         scored(arm),
-        f"{arm.trains} of {len(arm.rows)}",
+        f"{arm.trains} of {len(arm.laps)}",
         f"{arm.steps:,}",
         _way(arm, "units"),
         _way(arm, "points"),
@@ -183,7 +183,7 @@ def number(value: float | None) -> str:
 
 def _way(arm: Arm, what: str) -> str:
     """Which share was dead before, and after."""
-    ends = [_share([getattr(row, end) for row in arm.rows], what) for end in ("before", "after")]
+    ends = [_share([getattr(lap, end) for lap in arm.laps], what) for end in ("before", "after")]
     return " → ".join("·" if end is None else f"{end:.0%}" for end in ends)
 
 
@@ -195,7 +195,7 @@ def _share(found: list[dict[str, Any] | None], what: str) -> float | None:
 def _plain(arm: Arm) -> dict[str, Any]:
     told: dict[str, Any] = {"name": arm.name, "steps": arm.steps, "trains": arm.trains, "mean": arm.mean}
     told |= {"spread": arm.spread, "scores": arm.scores, "refused": arm.refused, "diverged": arm.stopped}
-    told["runs"] = [asdict(row) | {"marks": [mark._asdict() for mark in row.marks]} for row in arm.rows]
+    told["runs"] = [asdict(lap) | {"marks": [mark._asdict() for mark in lap.marks]} for lap in arm.laps]
     return told
 
 
@@ -219,7 +219,7 @@ class Judge:
 
     def mean(self, arm: Arm) -> float:
         """What an arm is worth."""
-        return statistics.fmean(self.worth(row.score) for row in arm.rows)
+        return statistics.fmean(self.worth(lap.score) for lap in arm.laps)
 
     def noise(self, arm: Arm) -> float:
         """By how much the mean score of an arm may be off: its spread, and for shares that of as many points."""

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from math import isfinite
+from typing import NamedTuple
 
 from ..signal import Signal
 
-ODD, GRAVE = 100.0, 1000.0  # times too large, too small, too far from zero, or too uneven
+
+class Limits(NamedTuple):
+    """How many times too much is odd, and how many are grave."""
+
+    odd: float
+    grave: float
+
+
+# As measured on one network (docs/advice.md): odd where R² has fallen by more than 0.1, grave where none of three
+# networks trains; each the middle of the last factor of a sweep at which it is not so, and the first at which it is.
+LARGE, SMALL, FAR, UNEVEN = Limits(100, 300), Limits(30, 100), Limits(6, 20), Limits(50, 500)
 
 
 def scale(inputs: Signal | None) -> tuple[str, bool]:
@@ -16,15 +27,17 @@ def scale(inputs: Signal | None) -> tuple[str, bool]:
     far = 1 / inputs.spread if inputs.spread else 0.0
     uneven = _unevenness(inputs)
     faults = [
-        (inputs.size, f"they have a size of {inputs.size:.2g}"),
-        (1 / inputs.size, f"they have a size of {inputs.size:.2g}"),
-        (far, f"they lie {far:.0f} times as far from zero as from one another"),
-        (uneven, f"one column varies {uneven:.2g} times as much as most"),
+        (inputs.size, LARGE, f"they have a size of {inputs.size:.2g}"),
+        (1 / inputs.size, SMALL, f"they have a size of {inputs.size:.2g}"),
+        (far, FAR, f"they lie {far:.0f} times as far from zero as from one another"),
+        (uneven, UNEVEN, f"one column varies {uneven:.2g} times as much as most"),
     ]
-    told = [text for times, text in faults if times > ODD]
+    told = [text for times, limits, text in faults if times > limits.odd]
     if not told:
         return "", False
-    return f"the inputs are badly scaled: {', and '.join(told)}", max(times for times, _ in faults) > GRAVE
+    return f"the inputs are badly scaled: {', and '.join(told)}", any(
+        times > limits.grave for times, limits, _ in faults
+    )
 
 
 def _unevenness(inputs: Signal) -> float:

@@ -1,4 +1,4 @@
-"""What was run: a row for each arm, seed and number of steps, kept in a file as they finish."""
+"""What was run: one lap for each arm, seed and number of steps, kept in a file as they finish."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Lap:
     """One network, trained for so many steps under one arm and one seed.
 
-    race     what was raced, as a sum of model, data and settings: rows of another race are none of this one's
+    race     what was raced, as a sum of model, data and settings: laps of another race are none of this one's
     marks    how it went
     before, after  what a census with its gradient says of it: verdict, units and points
     refused  why the arm cannot be applied; stopped: why it did not reach the end
@@ -56,8 +56,8 @@ class Row:
         return None if self.refused or self.stopped or not self.marks else self.marks[-1].score
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a file of JSON lines; none where there is no file yet."""
+def read_laps(path: Path) -> list[Lap]:
+    """The laps of a file of JSON lines; none where there is no file yet."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -65,20 +65,20 @@ def read_rows(path: Path) -> list[Row]:
     except (OSError, ValueError) as error:
         raise AliveError(f"cannot read {path}: {error}", "Name another file") from None
     try:
-        return [_row(json.loads(line)) for line in text.splitlines()]
+        return [_lap_of(json.loads(line)) for line in text.splitlines()]
     except (ValueError, TypeError, KeyError) as error:
         raise AliveError(f"{path} holds no runs of a race: {error}", "Name another file, or remove it") from None
 
 
-def _row(found: dict[str, Any]) -> Row:
-    return Row(**found | {"marks": tuple(Mark(*mark) for mark in found["marks"])})
+def _lap_of(found: dict[str, Any]) -> Lap:
+    return Lap(**found | {"marks": tuple(Mark(*mark) for mark in found["marks"])})
 
 
-def add_row(path: Path, row: Row) -> None:
-    """Add a row to what the file holds now, whoever wrote it."""
-    write_rows(path, [*(old for old in read_rows(path) if (old.race, *old.job) != (row.race, *row.job)), row])
+def add_lap(path: Path, lap: Lap) -> None:
+    """Add a lap to what the file holds now, whoever wrote it."""
+    write_laps(path, [*(old for old in read_laps(path) if (old.race, *old.job) != (lap.race, *lap.job)), lap])
 
 
-def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """All rows, a line each."""
-    write_atomically(path, "".join(f"{json.dumps(asdict(row), ensure_ascii=False)}\n" for row in rows).encode())
+def write_laps(path: Path, laps: Iterable[Lap]) -> None:
+    """All laps, a line each."""
+    write_atomically(path, "".join(f"{json.dumps(asdict(lap), ensure_ascii=False)}\n" for lap in laps).encode())
