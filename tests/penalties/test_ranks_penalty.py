@@ -155,13 +155,13 @@ def refusals() -> dict[str, object]:
     g = torch.Generator().manual_seed(1)
     net, x = dense(g), points((3,), 7, g)
     own = x.split((4, 3))[rank].clone()
-    with Jumpstart(net, aggregate="sum", mode="U", across_ranks=False) as keep:
+    with Jumpstart(net, 1.0, aggregate="sum", mode="U", across_ranks=False) as keep:
         net(own)
         apart = keep.penalty().item()
         net(x)
         found["differs"] = apart != keep.penalty().item()
         found["repr"] = repr(keep)
-    with Jumpstart(net, aggregate="sum", mode="U") as keep:
+    with Jumpstart(net, 1.0, aggregate="sum", mode="U") as keep:
         found["same repr"] = repr(keep)
         net.eval()
         net(own)
@@ -275,7 +275,7 @@ def test_two_ranks_equal_one_process(found, mode: str, aggregate: str, ties: str
 def test_whatever_the_shards_the_layers_and_the_rule(found) -> None:
     for rank in found:
         rest = {name: told for name, told in rank["errors"].items() if name.split()[0] not in ("U", "P", "UP", "L")}
-        assert len(rest) == 20 + 12 + 8
+        assert len(rest) == 24 + 12 + 8
         assert {name: told for name, told in rest.items() if max(told[:2]) > 1e-12} == {}
         assert all(told[2] > 1e-3 for name, told in rest.items() if name != "satisfied norm")
         assert rank["errors"]["satisfied norm"][2] == 0

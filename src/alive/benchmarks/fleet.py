@@ -66,13 +66,16 @@ def _peak() -> float:
 
 
 def _fleet(data: Data, width: int) -> Callable[[], object]:
-    members = [Member(DEPTH, width, seed=seed, weight=WEIGHT, epochs=FLEET_EPOCHS) for seed in range(MEMBERS)]
+    members = [
+        Member(DEPTH, width, seed=seed, weight=WEIGHT, aggregate="sumsq", epochs=FLEET_EPOCHS)
+        for seed in range(MEMBERS)
+    ]
     return lambda: train_fleet(members, data)
 
 
 def _loop(data: Data) -> Callable[[], object]:
     net = Rectangular(data.inputs, data.outputs, depth=DEPTH, width=WIDTH, generator=_seeded(0))
-    keep = Jumpstart(net, WEIGHT)
+    keep = Jumpstart(net, WEIGHT, aggregate="sumsq")
     return lambda: train(net, data, Settings(epochs=LOOP_EPOCHS), keep=keep)
 
 

@@ -12,13 +12,13 @@ from torch.nn.functional import cross_entropy
 from ..functional import Separation, aggregate, separation
 from ..nn import RectangularConv
 from ..penalties import Jumpstart
+from ..penalties.multipliers import WEIGHT
 from ..taps import Call, Taps
 from .figure import Figure, interleaved
 
 # depth x width, batch, and the largest step time relative to plain
 SIZES = ((10, 64, 64, 1.05), (20, 16, 128, 1.10), (20, 8, 128, 1.10))
 SAVED = 1.01  # the most that may be saved for backward, relative to plain
-WEIGHT = 1e-4
 
 
 class Straightforward:

@@ -38,10 +38,10 @@ def train(
     optimiser: Annotated[str, choice("Optimiser", values.OPTIMISERS)] = "adam",
     shuffle: Annotated[bool, typer.Option("--shuffle", help="New order each epoch.")] = False,
     jumpstart: Annotated[str | None, choice("Keep alive", values.MODES, what="mode")] = None,
-    weight: Annotated[float, typer.Option(help="Weight of the penalty.")] = 1e-4,
+    weight: Annotated[float | None, typer.Option(help="Weight of the penalty; by default one that fits.")] = None,
     final_weight: Annotated[float | None, typer.Option(help="Weight at the end, for a schedule.")] = None,
     schedule: Annotated[str, choice("Course of the weight", values.SHAPES)] = "constant",
-    aggregate: Annotated[str, choice("Sum of the slacks", values.AGGREGATES)] = "sumsq",
+    aggregate: Annotated[str, choice("One number of all slacks", values.AGGREGATES)] = "meansq",
     checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to resume from.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
     csv: Annotated[Path | None, typer.Option(help="A line an epoch; replaces an older log.")] = None,
@@ -54,6 +54,7 @@ def train(
     """Train one network, with or without the penalty; Ctrl-C leaves a checkpoint to resume from."""
     from .. import train as training
     from ..penalties import Jumpstart, Schedule
+    from ..penalties.multipliers import WEIGHT
     from . import sources
 
     _expect_penalty(jumpstart, weight, final_weight, schedule, aggregate)
@@ -62,7 +63,9 @@ def train(
     )
     made: dict[str, Any] = {"args": tuple(arg or ()), "weights": weights, "init": init, "batch_norm": batch_norm}
     typed = sources.Typed(model, data, target=target, **made, seed=seed)
-    planned = Schedule(weight, final_weight, schedule)
+    planned = (
+        weight if schedule == "constant" else Schedule(WEIGHT if weight is None else weight, final_weight, schedule)
+    )
     with interruptible(), traced(whole), training.joined() as ranks:
         task, network, points = _opened(typed, loss, settings, ranks)
         keep = Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) if jumpstart is not None else None
@@ -172,15 +175,20 @@ def _say_if_drowned(network: nn.Module, points: Data, task: Task, keep: Jumpstar
 
 
 def _expect_penalty(
-    jumpstart: str | None, weight: float, final_weight: float | None, schedule: str, aggregate: str
+    jumpstart: str | None, weight: float | None, final_weight: float | None, schedule: str, aggregate: str
 ) -> None:
     """Refuse words about a penalty that is not asked for, and a schedule that is half said."""
-    usual = (weight, final_weight, schedule, aggregate) == (1e-4, None, "constant", "sumsq")
+    usual = (weight, final_weight, schedule, aggregate) == (None, None, "constant", "meansq")
     moves = schedule in ("linear", "cosine")
+    fits = weight is not None or aggregate == "meansq"
     expect(
         [
             (jumpstart is not None or usual, "--weight, --schedule and --aggregate need a penalty: add --jumpstart UP"),
             (not moves or final_weight is not None, f"a {schedule} schedule needs an end: add --final-weight 0"),
             (schedule != "constant" or final_weight is None, "--final-weight needs a way there: add --schedule linear"),
+            (
+                fits,
+                f"--aggregate {aggregate} has no weight that fits every network: add --weight 1e-4, as the papers did",
+            ),
         ]
     )

@@ -19,8 +19,8 @@ HEAT = "Mean over seeds of the best accuracy; in each cell how many seeds learn"
 
 # The papers' penalty has a term for every position, at a weight that does not carry over to other batches. The quick
 # scale has a term for every channel, which costs half as much.
-KERAS: Options = (("weight", 1e-8), ("mode", "UP"), ("conv", "position"))
-CHANNEL: Options = (("weight", 1e-3), ("mode", "UP"), ("conv", "channel"))
+KERAS: Options = (("weight", 1e-8), ("aggregate", "sumsq"), ("mode", "UP"), ("conv", "position"))
+CHANNEL: Options = (("weight", 1e-3), ("aggregate", "sumsq"), ("mode", "UP"), ("conv", "channel"))
 
 PAPER = Settings(epochs=50, batch_size=1024, lr=1e-3, running=True, channels_last=True)
 QUICK = Settings(epochs=4, batch_size=50, lr=1e-3, shuffle=True, running=True, channels_last=True)

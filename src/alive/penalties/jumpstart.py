@@ -12,6 +12,7 @@ from ..errors import AliveError, expect, expect_one_of
 from ..functional import AGGREGATES, Activation, Separation
 from ..taps import Output, watchers
 from ..world import Group
+from .multipliers import WEIGHT
 from .recorder import Recorder
 from .schedule import Schedule
 
@@ -24,18 +25,20 @@ class Jumpstart:
 
     >>> import torch
     >>> model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
-    >>> with Jumpstart(model, weight=1e-4) as keep:
+    >>> with Jumpstart(model) as keep:
     ...     loss = model(torch.randn(8, 2)).square().mean() + keep.penalty()
     ...     loss.backward()
 
-    weight          λ: a number, or a Schedule moved by `set_progress`
+    weight          λ: a number, or a Schedule moved by `set_progress`. The default fits every network, with the default
+                    aggregate; the papers' aggregates grow with the network and need a weight of their own
     mode            U: units, P: points, UP: both, L: one pair of extremes a layer
     conv            channel: a unit is a channel and a point a sample; position: each position counts on its own
     against         both, or only death, or only linearity
     balance         β, the share of ξ⁺ (on for some) when against both; the rest is that of ξ⁻ (off for some)
     pos_margin, neg_margin   by how much a unit or point is to be on for some, and off for some
     ties            split: equal extremes share the gradient; single: the first gets it
-    aggregate       sumsq | sum | norm | mean | balanced
+    aggregate       meansq: means over units or points, and over layers, which stay as they are at every depth, width
+                    and batch; the papers': sumsq | sum | norm | mean | balanced, see `functional.aggregate`
     include_output  also ask it of the model's output, as the Jumpstart paper's CIFAR runs did
     layers          patterns of tap names to keep to, such as "features.*"
     point_axis      the axis of the points in the inputs (1 for [T, N, C]); None: each input tensor is one point
@@ -49,7 +52,7 @@ class Jumpstart:
     def __init__(
         self,
         model: nn.Module,
-        weight: float | Schedule = 1e-4,
+        weight: float | Schedule | None = None,
         *,
         mode: str = "UP",
         conv: str = "channel",
@@ -58,7 +61,7 @@ class Jumpstart:
         pos_margin: float = 1.0,
         neg_margin: float = 1.0,
         ties: str = "split",
-        aggregate: str = "sumsq",
+        aggregate: str = "meansq",
         include_output: bool = False,
         layers: Sequence[str] = (),
         point_axis: int | None = 0,
@@ -73,7 +76,7 @@ class Jumpstart:
             expect_one_of("option", option, OPTIONS)
         expect_one_of("aggregate", aggregate, AGGREGATES)
         self.rule = Separation(mode, conv, against, balance, pos_margin, neg_margin, ties)
-        self.schedule = weight if isinstance(weight, Schedule) else Schedule(weight)
+        self.schedule = _schedule(weight, aggregate)
         self.set_progress(0.0)
         if any(isinstance(watcher, Recorder) for watcher in watchers(model)):
             raise AliveError(
@@ -125,6 +128,18 @@ class Jumpstart:
         """Go on from where `state_dict` was taken."""
         expect([(set(state) == {"progress"}, f"the state of a Jumpstart is its progress, got {sorted(state)}")])
         self.set_progress(float(state["progress"]))
+
+
+def _schedule(weight: float | Schedule | None, aggregate: str) -> Schedule:
+    """The course of the weight; only the mean of squares has one that is right for every network."""
+    if isinstance(weight, Schedule):
+        return weight
+    if weight is None and aggregate != "meansq":
+        raise AliveError(
+            f"the aggregate {aggregate!r} has no weight that fits every network",
+            "Give a weight (the papers took 1e-4 with sumsq), or leave aggregate='meansq'",
+        )
+    return Schedule(WEIGHT if weight is None else weight)
 
 
 OPTIONS = [name for name in signature(Jumpstart).parameters if name not in ("model", "unknown")]

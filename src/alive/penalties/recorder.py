@@ -179,7 +179,9 @@ class Recorder:
         self._joint += 1
         if self._joint & (self._joint - 1) == 0:  # at first, and ever more rarely
             device = shared[0].ends.device if shared else next(iter(next(filter(None, layers)).values())).device
-            collective.expect_same(shared, collective.fingerprint(self._weights(), device), self._group)
+            weights = collective.fingerprint(self._weights(), device)
+            points = len(layers) if self._how == "meansq" and self._local is not None else 0
+            collective.expect_same(shared, weights, self._group, points=points)
         return collective.aggregate(shared, layers, self.rule, how=self._how, group=self._group)
 
     def _weights(self) -> list[nn.Parameter]:

@@ -15,6 +15,7 @@ from ..diagnosis import Census, census
 from ..errors import expect, near
 from ..nn.zoo import ZOO, Option, make
 from ..penalties import attached
+from ..penalties.multipliers import WEIGHT
 from ..penalties.van import VANController
 from .log import Progress
 from .loop import Keeper, train
@@ -97,6 +98,8 @@ class Net:
             del training[name]
         for name in ("options", "separation", "gate"):
             record[name] = None if record[name] is None else dict(record[name])
+        if record["separation"] is not None:
+            record["separation"] = _told(record["separation"])
         return record | {"training": training | reals(training, "lr", "weight_decay")}
 
     def cost(self, points: int | None = None) -> float:
@@ -142,6 +145,17 @@ class NetResult:
     def kept(self) -> tuple[bytes, int]:
         """Nothing: networks of the loop are not kept."""
         return b"", 0
+
+
+def _told(separation: dict[str, Option]) -> dict[str, Option]:
+    """The keywords of a penalty as rows are known by: those of ours with its defaults.
+
+    Rows from before "meansq" was the default tell no aggregate and are sums of squares; so "sumsq" stays untold.
+    """
+    if separation.get("penalty", "jumpstart") != "jumpstart":
+        return separation
+    told: dict[str, Option] = {"weight": WEIGHT, "aggregate": "meansq", **separation}
+    return {name: value for name, value in told.items() if (name, value) != ("aggregate", "sumsq")}
 
 
 def build(net: Net, data: Data) -> nn.Module:

@@ -27,6 +27,7 @@ def member(depth: int, seed: int) -> Member:
         "Sep-UP",
         seed,
         weight=3e-4 / depth,
+        aggregate="sumsq",
         init="mirrored",
         noise=1.0,
         lr=min(3e-4, 0.1 / depth),
