@@ -15,7 +15,7 @@ from ..diagnosis import Census, census
 from ..errors import expect, near
 from ..nn.zoo import ZOO, Option, make
 from ..penalties import attached
-from ..penalties.multipliers import WEIGHT
+from ..penalties.multipliers import AUTO, WEIGHT
 from ..penalties.van import VANController
 from .log import Progress
 from .loop import Keeper, train
@@ -160,6 +160,8 @@ def _told(separation: dict[str, Option]) -> dict[str, Option]:
     if separation.get("penalty", "jumpstart") != "jumpstart":
         return separation
     told: dict[str, Option] = {"weight": WEIGHT, "aggregate": "meansq", **separation}
+    if told["weight"] == "auto":
+        told |= {f"auto_{name}": value for name, value in AUTO.items()}
     return {name: value for name, value in told.items() if (name, value) != ("aggregate", "sumsq")}
 
 
