@@ -128,6 +128,13 @@ def test_fail_on_sets_the_exit_code(alive, own, limit, code):
         (["cenus"], "Did you mean 'census'? See alive --help."),
         (["train", "5x4", "--lr", "fast"], "Invalid value for '--lr'"),
         (["train", "5x4", "--weight", "0.1"], "add --jumpstart UP"),
+        (["train", "5x4", "--jumpstart", "UP", "--weight", "atuo"], "a number or auto, got 'atuo'"),
+        (["train", "5x4", "--jumpstart", "UP", "--aggregate", "sumsq"], "add --weight 1e-4"),
+        (["train", "5x4", "--jumpstart", "UP", "--weight", "auto", "--aggregate", "sumsq"], "not the aggregate"),
+        (
+            ["train", "5x4", "--jumpstart", "UP", "--weight", "auto", "--schedule", "linear", "--final-weight", "0"],
+            "auto finds its own course",
+        ),
         (["train", "5x4", "--jumpstart", ""], "unknown mode ''"),
         (["train", "5x4", "--jumpstart", "UP", "--schedule", "linear"], "add --final-weight"),
         (["train", "5x4", "--jumpstart", "UP", "--final-weight", "0"], "add --schedule linear"),

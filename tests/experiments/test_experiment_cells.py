@@ -15,7 +15,7 @@ from alive.errors import AliveError
 from alive.experiments import EXPERIMENTS, SCALES, Cell, Row
 from alive.experiments.cell import canonical
 from alive.penalties import Schedule
-from alive.penalties.multipliers import WEIGHT
+from alive.penalties.multipliers import AUTO, WEIGHT
 from alive.train import Net
 from alive.train.fleet import Fade, LrSchedule, Member, train_fleet
 
@@ -174,5 +174,10 @@ def test_the_default_of_the_penalty_is_part_of_the_key_and_the_papers_sum_is_wha
 
     assert key() == key(("weight", WEIGHT)) == key(("aggregate", "meansq"))
     assert key(("weight", 1e-3), ("aggregate", "sumsq")) not in (key(("weight", 1e-3)), key())
+    assert key(("weight", "auto")) not in (key(), key(("weight", 1e-3)))
+    auto = Net("rectangle", 3, 4, "Sep-UP", separation=(("weight", "auto"),)).settings["separation"]
+    assert {
+        f"auto_{name}": value for name, value in AUTO.items()
+    }.items() <= auto.items()  # other constants, other rows
     asked = Net("rectangle", 3, 4, "Sep-UP", separation=(("weight", 1e-3), ("aggregate", "sumsq"))).settings
     assert asked["separation"] == {"weight": 1e-3}

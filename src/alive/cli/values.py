@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..registry import added
 
-DATA: tuple[str, ...] = ("moons", "digits", "mnist", "fashion-mnist", "cifar10", "cifar100")
+DATA: tuple[str, ...] = ("moons", "digits", "friedman", "mnist", "fashion-mnist", "cifar10", "cifar100")
 IMAGES = DATA[2:]
 DATA += added("alive.data")
 INITS = ("glorot", "kaiming", "torch", "zeros", "mirrored", *added("alive.starts"))
@@ -27,7 +27,7 @@ EXPERIMENTS: tuple[str, ...] = (
     *("002-Fig1", "002-Fig2", "002-Fig3", "002-Fig4", "002-Fig5", "002-T2"),
     "003-T2",
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
-    *("depth-record", "atlas", "demo"),
+    *("depth-record", "atlas", "one-setting", "demo"),
     *added("alive.experiments"),
 )
 PATIENTS = (

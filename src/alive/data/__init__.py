@@ -4,7 +4,7 @@ from .augment import Augment
 from .files import from_file
 from .image_sets import cifar10, cifar100, fashion_mnist, mnist
 from .record import Data, images, tensors
-from .sets import DATA, digits, load, moons
+from .sets import DATA, digits, friedman, load, moons
 
 __all__ = [
     "DATA",
@@ -14,6 +14,7 @@ __all__ = [
     "cifar100",
     "digits",
     "fashion_mnist",
+    "friedman",
     "from_file",
     "images",
     "load",

@@ -152,8 +152,8 @@ class Row:
         weights, norms = done.kept if cell.keep_network else (None, 0)
         return cls(
             cell,
-            best_train=best.train_accuracy or 0.0,  # a network that broke in its first step never named a point
-            best_test=best.test_accuracy,
+            best_train=best.train or 0.0,  # a network that broke in its first step never named a point
+            best_test=best.test,
             last=done.last,
             stopped=done.stopped,
             trace=_thinned(done.curves, cell.trace),

@@ -151,8 +151,9 @@ class _Across(torch.autograd.Function):
         else:
             ctx.owned = (mine / tied.clamp(min=1) * world).to(ends.dtype)
         ctx.world = world
+        counts = counts.clone()
         ctx.mark_non_differentiable(counts)
-        return top.masked_fill(tied.isnan(), torch.nan), summed.to(total.dtype), counts.clone()
+        return top.masked_fill(tied.isnan(), torch.nan), summed.to(total.dtype), counts
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

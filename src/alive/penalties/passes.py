@@ -105,10 +105,11 @@ class Sent:
 
 
 class Pass(NamedTuple):
-    """What one forward pass measured, what it ran inside of, who hears of its backward, and outputs if asked for."""
+    """What one forward pass measured, where, what it ran inside of, who hears of its backward, and outputs if asked."""
 
     slacks: list[Slacks]
     parts: list[parts.Part]
+    taps: tuple[list[str], list[str]]  # the names of the taps of both
     inside: Inside
     sent: Sent
     outputs: list[Tensor]
@@ -156,7 +157,7 @@ class Passes:
         if not trains:
             self.idle = True
             return False
-        self.run = Pass([], [], Inside.here(), Sent(), [])
+        self.run = Pass([], [], ([], []), Inside.here(), Sent(), [])
         self.kept = (*self.kept, self.run)
         self.hears = not self.run.inside.depth
         return True
@@ -206,7 +207,7 @@ class Passes:
 
 
 def _unrecorded() -> Pass:
-    return Pass([], [], Inside(), Sent(), [])
+    return Pass([], [], ([], []), Inside(), Sent(), [])
 
 
 def _nothing(lost: str) -> AliveError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,9 +19,12 @@ from ..taps import Call, Tap, Taps, bare, without_activations
 from ..world import Group, world_size
 from . import collective, reducer
 from .layer import Layer, arranged
-from .passes import Passes
+from .passes import Pass, Passes
 
 RELU = Activation("relu")
+Weigh = Callable[[str, tuple[str, ...], separation.Means, bool], Tensor]
+"""An axis, the names of its layers, their means, and whether the pass is whole: inside a transform it is not, and its
+numbers are worth nothing outside."""
 UNREAD = 100  # forward passes whose penalty nobody asked for, before we say so
 
 
@@ -64,8 +68,11 @@ class Recorder:
         self._taps.remove()
         self.passes, self._slacks, self._parts, self._recording = Passes(), [], [], False
 
-    def total(self) -> Tensor:
-        """A over the passes since the last call; zero after passes in eval mode or under no_grad."""
+    def total(self, weigh: Weigh | None = None) -> Tensor:
+        """A over the passes since the last call; zero after passes in eval mode or under no_grad.
+
+        With `weigh`, the sum of what it makes of the means of each axis.
+        """
         runs, told = self.passes.read(self._root)
         if told:
             self._warn("sent", told, stacklevel=4)
@@ -76,7 +83,12 @@ class Recorder:
         if not any(layers) and not shared:
             return torch.zeros((), device=next(self._root.parameters(), torch.empty(0)).device)
         alone = self._local is self.rule
-        total = aggregate(layers, self._how) if alone else self._over_ranks(shared, layers)
+        if not alone:
+            self._expect_same(shared, layers)
+        if weigh is None:
+            total = aggregate(layers, self._how) if alone else self._over_ranks(shared, layers)
+        else:
+            total = self._weighed(runs, shared, layers, weigh)
         reducer.show(self._searching, [output for run in runs for output in run.outputs], total)
         return total
 
@@ -84,7 +96,7 @@ class Recorder:
         """Record this pass if the model trains, and this is not a checkpointed part run again by backward."""
         self._recording = self.passes.begin(trains=self._root.training and torch.is_grad_enabled())
         self._slacks, self._parts = self.passes.run.slacks, self.passes.run.parts
-        self._taps_of, self._later = ([], []), []
+        self._taps_of, self._later = self.passes.run.taps, []
         together = self._across_ranks and world_size(self._group) > 1
         self._shared, self._local = parts.divided(self.rule) if together else (None, self.rule)
         if len(self.passes.kept) == UNREAD:
@@ -154,6 +166,7 @@ class Recorder:
         for measured, names in zip(measures, self._taps_of, strict=True):
             if self._taps.aside and not self._taps.aside.isdisjoint(names):
                 measured[:] = [m for m, name in zip(measured, names, strict=True) if name not in self._taps.aside]
+                names[:] = [name for name in names if name not in self._taps.aside]
         for name, kind, text in self._later:
             if name not in self._taps.aside:
                 self._warn(kind, text)
@@ -175,14 +188,28 @@ class Recorder:
             self._parts.append(parts.measure(layer.z, rule, cutoff=layer.cutoff, **layer.where))
             self._taps_of[1].append(layer.name)
 
+    def _weighed(self, runs: list[Pass], shared: list[Part], layers: list[Slacks], weigh: Weigh) -> Tensor:
+        alone, whole = self._local is self.rule, not any(run.inside.depth for run in runs)
+        found = separation.means(layers) if alone else collective.means(shared, layers, self.rule, group=self._group)
+        if not found:  # no layer has any slack
+            return aggregate(layers)
+        measured, parted = ([name for run in runs for name in run.taps[kind]] for kind in (0, 1))
+        parts_of = []
+        for axis, each in found.items():
+            names = measured if alone or axis == "P" else parted
+            parts_of.append(weigh(axis, tuple(names[number] for number in each.layers), each, whole))
+        return torch.stack(parts_of).sum()
+
     def _over_ranks(self, shared: list[Part], layers: list[Slacks]) -> Tensor:
+        return collective.aggregate(shared, layers, self.rule, how=self._how, group=self._group)
+
+    def _expect_same(self, shared: list[Part], layers: list[Slacks]) -> None:
         self._joint += 1
         if self._joint & (self._joint - 1) == 0:  # at first, and ever more rarely
             device = shared[0].ends.device if shared else next(iter(next(filter(None, layers)).values())).device
             weights = collective.fingerprint(self._weights(), device)
             points = len(layers) if self._how == "meansq" and self._local is not None else 0
             collective.expect_same(shared, weights, self._group, points=points)
-        return collective.aggregate(shared, layers, self.rule, how=self._how, group=self._group)
 
     def _weights(self) -> list[nn.Parameter]:
         """The parameters that all ranks ought to share."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from os import PathLike
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -53,6 +53,17 @@ class Mover(Keeper, Protocol):
 
     def after_step(self) -> None:
         """The optimiser has made its step; the gradients are still there."""
+
+
+@runtime_checkable
+class Remembering(Keeper, Protocol):
+    """A keeper with a memory of its own beside the model: plain numbers, which checkpoints hold."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next step depends on, as JSON holds it."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
 
 
 def train(
@@ -101,7 +112,9 @@ def train(
         if task.name != CLASSES.name:
             identity["loss"] = task.name
         at_end.enter_context(sole(checkpoint if ranks.is_main else None))
-        saver = Saver(checkpoint, (model, run.optimiser), identity=identity, every=checkpoint_every, ranks=ranks)
+        memory = keep if isinstance(keep, Remembering) else None
+        parts = (model, run.optimiser)
+        saver = Saver(checkpoint, parts, identity=identity, every=checkpoint_every, ranks=ranks, memory=memory)
         place = saver.begin(resume=resume)
         if progress is not None:
             progress.start(settings.epochs, len(place.rows))

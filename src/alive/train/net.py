@@ -15,7 +15,7 @@ from ..diagnosis import Census, census
 from ..errors import expect, near
 from ..nn.zoo import ZOO, Option, make
 from ..penalties import attached
-from ..penalties.multipliers import WEIGHT
+from ..penalties.multipliers import AUTO, WEIGHT
 from ..penalties.van import VANController
 from .log import Progress
 from .loop import Keeper, train
@@ -25,7 +25,7 @@ from .settings import Settings, reals, whole
 HEALTH_POINTS = 1000  # training points of the census at the end
 POINTS = 60_000  # of a data set whose size is not told, for the cost
 HEALTH = ("dead_units", "linear_units", "dead_points")
-CURVES = ("epoch", "loss", "penalty", "train_accuracy", "test_accuracy")
+CURVES = ("epoch", "loss", "penalty")
 Options = tuple[tuple[str, Option], ...]  # keywords and their values: a record that can be hashed
 
 
@@ -132,14 +132,19 @@ class NetResult:
             return None
         found = self.health
         counts = (0, 0, 0) if found is None else (found.units.dead, found.units.linear, found.points.dead)
-        return EpochHealth(**self.result.last.columns(), **dict(zip(HEALTH, counts, strict=True)))
+        end = self.result.last
+        return EpochHealth(end.epoch, end.loss, end.penalty, end.train or 0.0, end.test, *counts)
 
     @property
     def curves(self) -> dict[str, list[float]]:
         """Every epoch by the names of its columns; for gates also their residual."""
         rows = self.result.rows
         gates = {"residual": list(self.residuals[: len(rows)])} if self.residuals else {}
-        return {name: [getattr(row, name) or 0.0 for row in rows] for name in CURVES} | gates
+        scores = {
+            "train_accuracy": [row.train or 0.0 for row in rows],
+            "test_accuracy": [row.test or 0.0 for row in rows],
+        }
+        return {name: [getattr(row, name) for row in rows] for name in CURVES} | scores | gates
 
     @property
     def kept(self) -> tuple[bytes, int]:
@@ -155,6 +160,8 @@ def _told(separation: dict[str, Option]) -> dict[str, Option]:
     if separation.get("penalty", "jumpstart") != "jumpstart":
         return separation
     told: dict[str, Option] = {"weight": WEIGHT, "aggregate": "meansq", **separation}
+    if told["weight"] == "auto":
+        told |= {f"auto_{name}": value for name, value in AUTO.items()}
     return {name: value for name, value in told.items() if (name, value) != ("aggregate", "sumsq")}
 
 

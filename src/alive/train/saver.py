@@ -7,13 +7,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from torch import nn, optim
 
@@ -92,6 +92,16 @@ def sole(path: str | PathLike[str] | None) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
+class Memory(Protocol):
+    """What remembers something beside model and optimiser, as plain numbers."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+
+
 class Saver:
     """Keeps the checkpoint of one run up to date; without a path it does nothing.
 
@@ -107,10 +117,12 @@ class Saver:
         identity: dict[str, Any],
         every: float,
         ranks: Ranks = ALONE,
+        memory: Memory | None = None,
     ) -> None:
         expect([(every >= 0, f"checkpoint_every must be at least 0 seconds, got {every}")])
         self.path = None if path is None else Path(path)
         self.parts, self.identity, self.every, self.ranks = parts, identity, every, ranks
+        self.memory = memory
         self.asked = False
         self._handler: Any = None
         self._begun = self._saved = time.monotonic()
@@ -143,8 +155,23 @@ class Saver:
         """Write the checkpoint now."""
         place.seconds = self.seconds
         if self.path is not None and self.ranks.is_main:
-            checkpoint.save(checkpoint.capture(*self.parts, self.identity | {"place": place.told()}), self.path)
+            about = self.identity | {"place": place.told()} | self._remembered()
+            checkpoint.save(checkpoint.capture(*self.parts, about), self.path)
             self._saved = time.monotonic()
+
+    def _remembered(self) -> dict[str, Any]:
+        """What the memory holds, which must be plain numbers."""
+        if self.memory is None:
+            return {}
+        state = self.memory.state_dict()
+        try:
+            json.dumps(state)
+        except (TypeError, ValueError):
+            raise AliveError(
+                f"the state of {type(self.memory).__name__} cannot be kept in a checkpoint",
+                "Let state_dict() give numbers, texts, lists and dicts, or train without a checkpoint",
+            ) from None
+        return {"memory": state}
 
     def _start(self) -> Standing:
         if self.path is not None and self.ranks.is_main:
@@ -162,6 +189,8 @@ class Saver:
         try:
             _expect_same_run(kept.about, self.identity)
             checkpoint.restore(kept, *self.parts)
+            if self.memory is not None and "memory" in kept.about:  # which earlier versions had no need of
+                self.memory.load_state_dict(kept.about["memory"])
             place = kept.about["place"]
             return Standing(**place | {"rows": [Epoch.of(row) for row in place["rows"]]})
         except (KeyError, TypeError, AttributeError) as error:  # well formed, but not what this version writes

@@ -11,6 +11,7 @@ from .compiled import entry_point, joined, kernel
 from .forward import forward, load_points
 from .lanes import WIDTH, full, load, most, mul, total, where_less
 from .plan import BAD_BOTH, BAD_LOGITS, BAD_LOSS, BAD_PENALTY, DONE, INTERRUPTED
+from .prices import level_prices, move_multipliers
 from .slacks import penalty
 from .task import right, task_loss
 from .update import update
@@ -38,10 +39,14 @@ def step(plan, net, s, points, y, course, state, chosen):  # type: ignore[no-unt
     loss = task_loss(s.logits, y, chosen)
     if not plan.task:
         s.logits[:] = ZERO
-    price = weight * penalty(plan, s, chosen.size) if weight > 0 else 0.0
+    if plan.mean:
+        level_prices(plan, net.prices, s, chosen.size)
+    price = weight * penalty(plan, net.prices.share, s, chosen.size) if weight > 0 else 0.0
     state[FRESH] = 0
     if math.isfinite(loss) and math.isfinite(price):
-        backward(plan, net, s, chosen.size, np.float32(weight), state[STEP], rate)
+        backward(plan, net, s, chosen.size, weight, state[STEP], rate)
+        if plan.auto:
+            move_multipliers(plan, net.prices, s, chosen.size)
         update(plan, net, at(course.lr, state[EPOCH]), state[STEP] + 1)
         state[STEP] += 1
     return loss, price
