@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 import pytest
@@ -267,8 +268,14 @@ def test_a_network_that_diverged_counts_as_chance() -> None:
     assert not judge.in_vain(arm(0.9, 0.8))
 
 
-def test_within_the_spread_nobody_is_clearly_below() -> None:
+def test_within_two_standard_errors_nobody_is_clearly_below() -> None:
     judge = Judge(False, 2.0, None, 100, "loss")
     assert not judge.clearly_below(arm(1.1, 0.9), arm(1.0, 0.9))
     assert judge.clearly_below(arm(1.9, 1.8), arm(1.0, 0.9))
     assert judge.mean(arm(1.9)) < judge.mean(arm(1.0))
+    shares = Judge(True, 0.5, 1.0, 359, "accuracy")
+    healthy, best = arm(0.944, 0.969, 0.967), arm(0.978, 0.983, 0.982)
+    errors = [(statistics.variance(a.scores) / 3 + a.mean * (1 - a.mean) / 359) ** 0.5 for a in (healthy, best)]
+    assert [shares.noise(a) for a in (healthy, best)] == pytest.approx(errors)
+    assert not shares.clearly_below(healthy, best)
+    assert shares.clearly_below(arm(0.90, 0.91, 0.90), best)

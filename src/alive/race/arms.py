@@ -139,7 +139,7 @@ def lines(arm: str, indent: str = "") -> str:
 
     >>> print(lines("mirrored, jumpstart"))
     import torch, alive
-    # once the model is made
+    # once the model is made, before the optimiser is
     alive.nn.initialise_(model, "mirrored")
     keep = alive.Jumpstart(model)
     # in each step, before backward()
@@ -147,7 +147,9 @@ def lines(arm: str, indent: str = "") -> str:
     """
     code = remedy(arm).code
     places = {
-        "# once the model is made": [line for line in code if line not in EACH_STEP and line != RATE],
+        "# once the model is made, before the optimiser is": [
+            line for line in code if line not in EACH_STEP and line != RATE
+        ],
         "# once the optimiser is made": [line for line in code if line == RATE],
         "# in each step, before backward()": [line for line in code if line in EACH_STEP],
     }
@@ -158,4 +160,4 @@ def lines(arm: str, indent: str = "") -> str:
 def _where(place: str, found: Sequence[str]) -> str:
     """The place; what x is, where a line reads it."""
     reads = any("x" in compile(line, "", "exec").co_names for line in found)
-    return f"{place}, before the optimiser is; x are the training inputs" if reads else place
+    return f"{place}; x are the training inputs" if reads else place

@@ -166,7 +166,7 @@ class _Race:
         return Arm(name, tuple(self.laps[name, seed, steps] for seed in self.seeds), steps)
 
     def _ranked(self, arms: Sequence[Arm]) -> list[Arm]:
-        return sorted(arms, key=lambda arm: -self.judge.mean(arm))
+        return sorted(arms, key=lambda arm: (-self.judge.mean(arm), arm.name != AS_IS))  # of equals, no cure
 
     def _kept(self, ranked: Sequence[Arm]) -> list[Arm]:
         """The better half, who is not clearly below the best, and the control."""
@@ -224,7 +224,7 @@ def _outcome(entry: Entry, arms: Sequence[Arm], seeds: tuple[int, ...], settings
 def _near(judge: Judge, best: Arm, finals: Sequence[Arm]) -> str:
     """The others that ran to the end and are not clearly below the winner: it may be chance that they are not it."""
     near = [arm.name for arm in finals if arm.name not in (best.name, AS_IS) and not judge.clearly_below(arm, best)]
-    return f" Within the spread of it: {'; '.join(near)}." if near else ""
+    return f" Not clearly below it: {'; '.join(near)}." if near else ""
 
 
 def _judged(entry: Entry, judge: Judge, control: Arm, best: Arm) -> tuple[str, str]:
@@ -238,7 +238,7 @@ def _judged(entry: Entry, judge: Judge, control: Arm, best: Arm) -> tuple[str, s
         )
     n = len(control.laps)
     if control.trains == n and not judge.clearly_below(control, best):
-        rest = "" if best.name == AS_IS else f"; the best, {best.name}, has {scored(best)}, which is within the spread"
+        rest = "" if best.name == AS_IS else f"; the best, {best.name}, has {scored(best)}, which is not clearly better"
         return WELL, f"Nothing is wrong: as it is, it trains to {what} {scored(control)}{rest}."
     gain = f"{what} {scored(best)} instead of {scored(control)}"
     if control.trains == n:

@@ -16,6 +16,7 @@ from rich.text import Text
 from .arms import changes, lines, remedy
 from .laps import Lap
 
+CLEAR = 2.0  # standard errors: the best of several arms is ahead of the others by one or two through chance alone
 LITTLE = 0.1  # of the way from chance to perfect: less is nothing learned
 
 WELL, BETTER, CURED, IN_VAIN = "nothing is wrong", "can be better", "cured", "nothing helps"
@@ -222,15 +223,15 @@ class Judge:
         return statistics.fmean(self.worth(lap.score) for lap in arm.laps)
 
     def noise(self, arm: Arm) -> float:
-        """By how much the mean score of an arm may be off: its spread, and for shares that of as many points."""
+        """The standard error of an arm's mean score: of so many seeds, and for accuracy of so many points."""
         drawn = 0.0
         if self.measure == "accuracy" and arm.mean is not None and self.judges:
             drawn = math.sqrt(max(0.0, arm.mean * (1 - arm.mean)) / self.judges)
-        return math.hypot(arm.spread, drawn)
+        return math.hypot(arm.spread / math.sqrt(max(1, len(arm.scores))), drawn)
 
     def clearly_below(self, arm: Arm, best: Arm) -> bool:
-        """Whether an arm is worse than another by more than both may be off."""
-        return self.mean(arm) + math.hypot(self.noise(arm), self.noise(best)) < self.mean(best)
+        """Whether an arm is worse than another by more than two standard errors of the difference."""
+        return self.mean(arm) + CLEAR * math.hypot(self.noise(arm), self.noise(best)) < self.mean(best)
 
     def trains(self, arm: Arm, best: Arm) -> int:
         """Networks that are at least half way from chance to the best arm."""
@@ -244,4 +245,4 @@ class Judge:
         if not best.scores or self.chance is None:
             return not best.scores
         least = LITTLE * (self.perfect - self.chance) if self.perfect is not None else 0.0
-        return self.mean(best) - self.worth(self.chance) <= max(least, self.noise(best))
+        return self.mean(best) - self.worth(self.chance) <= max(least, CLEAR * self.noise(best))
