@@ -14,7 +14,7 @@ from ..functional import AGGREGATES, Activation, Separation
 from ..functional.separation import Means
 from ..taps import Output, watchers
 from ..world import Group
-from .multipliers import WEIGHT, Multipliers
+from .multipliers import WEIGHT, Keys, Multipliers
 from .recorder import Recorder
 from .schedule import Schedule
 
@@ -146,14 +146,14 @@ class Jumpstart:
             self._multipliers.load(state["multipliers"])
         self.set_progress(float(state["progress"]))
 
-    def _weigh(self, axis: str, names: tuple[str, ...], found: Means, whole: bool) -> Tensor:
+    def _weigh(self, keys: Keys, found: tuple[Means, ...], whole: bool) -> Tensor:
         assert self._multipliers is not None
         if not whole and not self._said:
             self._said = True
             warnings.warn(
                 "inside a transform of torch.func, or a tracer, weight='auto' is read and does not move", stacklevel=4
             )
-        return self._multipliers.weigh(axis, names, found, moves=whole)
+        return self._multipliers.weigh(keys, found, moves=whole)
 
 
 def _schedule(weight: float | Schedule | str | None, aggregate: str) -> Schedule:

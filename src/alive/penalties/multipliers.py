@@ -14,7 +14,8 @@ not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -30,30 +31,34 @@ TOL, TOP = 0.1, 10.0  # the mean slack that is allowed, and the largest multipli
 
 AUTO = {"weight": WEIGHT, "ki": KI, "kp": KP, "nu": NU, "tol": TOL, "top": TOP}  # what results with "auto" rest on
 
+Key = tuple[str, str]
+"""An axis and the name of a tap."""
+Keys = tuple[Key, ...]
 State = dict[str, dict[str, list[float | None]]]
 """By axis and tap: μ, and ξ, which is None before the first step."""
 
 
-class Axis(NamedTuple):
-    """The multipliers of one axis: the names of its layers, and of each μ and ξ; ξ is NaN before the first step."""
+class Known(NamedTuple):
+    """Multipliers by axis and tap: of each μ and ξ, which is NaN before the first step."""
 
-    names: tuple[str, ...]
+    keys: Keys
     mu: Tensor
     xi: Tensor
 
     @classmethod
-    def first(cls, names: Sequence[str], like: Tensor) -> Axis:
+    def first(cls, keys: Iterable[Key], like: Tensor) -> Known:
         """As they begin, where `like` lies."""
-        return cls(tuple(names), like.new_ones(len(names)), like.new_full((len(names),), torch.nan))
+        keys = tuple(keys)
+        return cls(keys, like.new_ones(len(keys)), like.new_full((len(keys),), torch.nan))
 
-    def covering(self, names: tuple[str, ...], like: Tensor) -> Axis:
-        """The same, where `like` lies, and first ones for names that are new."""
-        here = Axis(self.names, self.mu.to(like), self.xi.to(like))
-        if names == self.names:
+    def covering(self, keys: Keys, like: Tensor) -> Known:
+        """The same, where `like` lies, and first ones for keys that are new."""
+        here = Known(self.keys, self.mu.to(like), self.xi.to(like))
+        if keys == self.keys:
             return here
-        known = set(self.names)
-        fresh = Axis.first([name for name in dict.fromkeys(names) if name not in known], like)
-        return Axis((*self.names, *fresh.names), torch.cat([here.mu, fresh.mu]), torch.cat([here.xi, fresh.xi]))
+        known = set(self.keys)
+        fresh = Known.first((key for key in dict.fromkeys(keys) if key not in known), like)
+        return Known((*self.keys, *fresh.keys), torch.cat([here.mu, fresh.mu]), torch.cat([here.xi, fresh.xi]))
 
 
 def step(mu: Tensor, xi: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,71 +68,69 @@ def step(mu: Tensor, xi: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
     >>> bool(mu[0] > 1 > mu[1]), xi.tolist() == torch.tensor([0.55, 0.0]).tolist()
     (True, True)
     """
-    moves, before = e.isfinite(), torch.where(xi.isnan(), e, xi)
-    moved = (mu + KI * (e - TOL) + KP * (1 - NU) * (e - before)).clamp(0, TOP)
-    return torch.where(moves, moved, mu), torch.where(moves, NU * before + (1 - NU) * e, xi)
+    moves = e.isfinite()
+    change = e - torch.where(xi.isnan(), e, xi)
+    moved = mu.add(e, alpha=KI).sub_(KI * TOL).add_(change, alpha=KP * (1 - NU)).clamp_(0, TOP)
+    return torch.where(moves, moved, mu), torch.where(moves, e.sub(change, alpha=NU), xi)  # e − ν(e − ξ) is the mean
 
 
 class Multipliers:
     """One multiplier a layer and axis, known by the name of its tap: a layer may stay away and come back."""
 
     def __init__(self) -> None:
-        self._axes: dict[str, Axis] = {}
+        self._known: Known | None = None
 
-    def weigh(self, axis: str, names: tuple[str, ...], found: Means, *, moves: bool = True) -> Tensor:
-        """The mean over layers of μ·m, by the multipliers as they are; then they move, if they are to.
+    def weigh(self, keys: Keys, found: Sequence[Means], *, moves: bool = True) -> Tensor:
+        """Σ over axes of the mean over layers of μ·m, by the multipliers as they are; then they move, if they are to.
 
-        A name may come more than once, of several passes: its slack is then the mean of them.
+        A key may come more than once, of several passes: its slack is then the mean of them.
         """
-        mine = self._axes.get(axis) or Axis.first(tuple(dict.fromkeys(names)), found.slacks)
-        mine = mine.covering(names, found.slacks)
-        places = _places(mine.names, names, found.slacks.device)
-        total = found.average(mine.mu if places is None else mine.mu[places])
+        e = torch.cat([axis.slacks for axis in found])
+        mine = (self._known or Known.first(dict.fromkeys(keys), e)).covering(keys, e)
+        places = _places(mine.keys, keys, e.device)
+        each = (mine.mu if places is None else mine.mu[places]).split([len(axis.layers) for axis in found])
+        total = torch.stack([axis.average(mu) for axis, mu in zip(found, each, strict=True)]).sum()
         if moves:
-            e = _by_layer(found, places, len(mine.names))
-            self._axes[axis] = Axis(mine.names, *step(mine.mu, mine.xi, e))
+            absent = [~axis.present for axis in found if axis.present is not None]
+            e = e.masked_fill(torch.cat(absent), torch.nan) if absent else e
+            e = e if places is None else _by_key(e, places, len(mine.keys))
+            self._known = Known(mine.keys, *step(mine.mu, mine.xi, e))
         return total
 
     def values(self) -> dict[str, dict[str, float]]:
         """The multipliers by axis and tap."""
-        return {axis: dict(zip(mine.names, mine.mu.tolist(), strict=True)) for axis, mine in self._axes.items()}
+        return {axis: {tap: mu for tap, (mu, _) in of.items()} for axis, of in self.state().items()}  # type: ignore[misc]
 
     def state(self) -> State:
         """All of it, as plain numbers that JSON holds to the bit."""
-        return {
-            axis: {
-                name: [mu, None if xi != xi else xi]
-                for name, mu, xi in zip(mine.names, mine.mu.tolist(), mine.xi.tolist(), strict=True)
-            }
-            for axis, mine in self._axes.items()
-        }
+        found: State = {}
+        if self._known is not None:
+            numbers = zip(self._known.mu.tolist(), self._known.xi.tolist(), strict=True)
+            for (axis, tap), (mu, xi) in zip(self._known.keys, numbers, strict=True):
+                found.setdefault(axis, {})[tap] = [mu, None if math.isnan(xi) else xi]
+        return found
 
     def load(self, state: Mapping[str, Mapping[str, Sequence[float | None]]]) -> None:
         """Go on from a state."""
         try:
-            self._axes = {axis: _axis(of) for axis, of in state.items()}
+            told = {(axis, tap): each for axis, of in state.items() for tap, each in of.items()}
+            rows = [[float(mu), math.nan if xi is None else float(xi)] for mu, xi in told.values()]  # type: ignore[arg-type]
         except (AttributeError, TypeError, ValueError):
             raise AliveError("this is no state of multipliers", "Load what state_dict() gave") from None
+        mu, xi = torch.tensor(rows, dtype=torch.float64).reshape(-1, 2).unbind(1)
+        self._known = Known(tuple(told), mu, xi) if told else None
 
 
-def _axis(of: Mapping[str, Sequence[float | None]]) -> Axis:
-    rows = [[float(mu), torch.nan if xi is None else float(xi)] for mu, xi in of.values()]  # type: ignore[arg-type]
-    return Axis(tuple(of), *torch.tensor(rows, dtype=torch.float64).reshape(-1, 2).unbind(1))
-
-
-def _places(known: tuple[str, ...], names: tuple[str, ...], device: torch.device) -> Tensor | None:
-    """Where each name lies among the known ones; None: just as they are."""
-    if names == known:
+def _places(known: Keys, keys: Keys, device: torch.device) -> Tensor | None:
+    """Where each key lies among the known ones; None: just as they are."""
+    if keys == known:
         return None
-    at = {name: place for place, name in enumerate(known)}
-    return torch.tensor([at[name] for name in names], device=device)
+    at = {key: place for place, key in enumerate(known)}
+    return torch.tensor([at[key] for key in keys], device=device)
 
 
-def _by_layer(found: Means, places: Tensor | None, count: int) -> Tensor:
-    """The mean slack of each multiplier's layer; NaN for those that did not come."""
-    if places is None:
-        return found.slacks if found.present is None else found.slacks.masked_fill(~found.present, torch.nan)
-    counts = found.slacks.isfinite() if found.present is None else found.slacks.isfinite() & found.present
+def _by_key(e: Tensor, places: Tensor, count: int) -> Tensor:
+    """The mean slack of each multiplier over those that came; NaN where none did."""
+    counts = e.isfinite()
     came = one_hot(places, count) * counts.unsqueeze(1)  # [entries, multipliers]
-    total = torch.where(counts, found.slacks, 0) @ came.to(found.slacks.dtype)
-    return total / came.sum(0)  # 0 / 0 where nothing came
+    return torch.where(counts, e, 0) @ came.to(e.dtype) / came.sum(0)

@@ -22,9 +22,9 @@ from .layer import Layer, arranged
 from .passes import Pass, Passes
 
 RELU = Activation("relu")
-Weigh = Callable[[str, tuple[str, ...], separation.Means, bool], Tensor]
-"""An axis, the names of its layers, their means, and whether the pass is whole: inside a transform it is not, and its
-numbers are worth nothing outside."""
+Weigh = Callable[[tuple[tuple[str, str], ...], tuple[separation.Means, ...], bool], Tensor]
+"""The axis and tap of every layer, their means by axis, and whether the pass is whole: inside a transform it is not,
+and its numbers are worth nothing outside."""
 UNREAD = 100  # forward passes whose penalty nobody asked for, before we say so
 
 
@@ -71,7 +71,7 @@ class Recorder:
     def total(self, weigh: Weigh | None = None) -> Tensor:
         """A over the passes since the last call; zero after passes in eval mode or under no_grad.
 
-        With `weigh`, the sum of what it makes of the means of each axis.
+        With `weigh`, what it makes of the means of all layers.
         """
         runs, told = self.passes.read(self._root)
         if told:
@@ -194,11 +194,9 @@ class Recorder:
         if not found:  # no layer has any slack
             return aggregate(layers)
         measured, parted = ([name for run in runs for name in run.taps[kind]] for kind in (0, 1))
-        parts_of = []
-        for axis, each in found.items():
-            names = measured if alone or axis == "P" else parted
-            parts_of.append(weigh(axis, tuple(names[number] for number in each.layers), each, whole))
-        return torch.stack(parts_of).sum()
+        of = {axis: measured if alone or axis == "P" else parted for axis in found}
+        keys = tuple((axis, of[axis][number]) for axis, each in found.items() for number in each.layers)
+        return weigh(keys, tuple(found.values()), whole)
 
     def _over_ranks(self, shared: list[Part], layers: list[Slacks]) -> Tensor:
         return collective.aggregate(shared, layers, self.rule, how=self._how, group=self._group)
