@@ -25,7 +25,12 @@ from .settings import Settings, reals, whole
 HEALTH_POINTS = 1000  # training points of the census at the end
 POINTS = 60_000  # of a data set whose size is not told, for the cost
 HEALTH = ("dead_units", "linear_units", "dead_points")
+<<<<<<< HEAD
 CURVES = ("epoch", "loss", "penalty")
+=======
+CURVES = ("epoch", "loss", "penalty", "train_accuracy", "test_accuracy")
+EARLIER = (("aggregate", "sumsq"), ("weight", 1e-4))  # what a penalty was by default
+>>>>>>> weight
 Options = tuple[tuple[str, Option], ...]  # keywords and their values: a record that can be hashed
 
 
@@ -155,14 +160,17 @@ class NetResult:
 def _told(separation: dict[str, Option]) -> dict[str, Option]:
     """The keywords of a penalty as rows are known by: those of ours with its defaults.
 
-    Rows from before "meansq" was the default tell no aggregate and are sums of squares; so "sumsq" stays untold.
+    Rows from before "meansq" was the default are sums of squares at 1e-4 where they tell nothing else; so these two
+    stay untold.
     """
     if separation.get("penalty", "jumpstart") != "jumpstart":
         return separation
     told: dict[str, Option] = {"weight": WEIGHT, "aggregate": "meansq", **separation}
     if told["weight"] == "auto":
         told |= {f"auto_{name}": value for name, value in AUTO.items()}
-    return {name: value for name, value in told.items() if (name, value) != ("aggregate", "sumsq")}
+    if told["aggregate"] != "sumsq":
+        return told
+    return {name: value for name, value in told.items() if (name, value) not in EARLIER}
 
 
 def build(net: Net, data: Data) -> nn.Module:
