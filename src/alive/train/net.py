@@ -25,12 +25,8 @@ from .settings import Settings, reals, whole
 HEALTH_POINTS = 1000  # training points of the census at the end
 POINTS = 60_000  # of a data set whose size is not told, for the cost
 HEALTH = ("dead_units", "linear_units", "dead_points")
-<<<<<<< HEAD
 CURVES = ("epoch", "loss", "penalty")
-=======
-CURVES = ("epoch", "loss", "penalty", "train_accuracy", "test_accuracy")
 EARLIER = (("aggregate", "sumsq"), ("weight", 1e-4))  # what a penalty was by default
->>>>>>> weight
 Options = tuple[tuple[str, Option], ...]  # keywords and their values: a record that can be hashed
 
 
