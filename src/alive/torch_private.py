@@ -32,6 +32,7 @@ __all__ = [
     "current_dispatch_mode",
     "forget_forward_hook",
     "forward_hooks_of",
+    "has_global_hooks",
     "in_backward",
     "is_faked",
     "is_functorch_wrapped_tensor",
@@ -39,6 +40,7 @@ __all__ = [
     "is_torch_function_off",
     "is_transformed",
     "module_call",
+    "only_hooks",
     "packed_rows",
     "padded_rows",
     "parameters_of",
@@ -116,6 +118,11 @@ PRIVATE = (
         "torch.nn.Module._call_impl",
         "reading on the stack which module is running, for the line that calls an activation",
         "nn.Module.__call__ has a frame as well, but torch.fx puts another function there while it traces",
+    ),
+    Private(
+        "torch.nn.modules.module._has_any_global_hook",
+        "whether anyone sees, or changes, what modules are called with",
+        "global hooks can be added, but not listed",
     ),
     # What torch is doing now.
     Private(
@@ -230,6 +237,20 @@ def forget_forward_hook(module: nn.Module, key: int) -> None:
         module._forward_pre_hooks_with_kwargs,
     ):
         kept.pop(key, None)
+
+
+def only_hooks(module: nn.Module, count: int, children: tuple[nn.Module | None, ...]) -> bool:
+    """Whether a module has so many hooks before and after forward, and these children."""
+    return (
+        len(module._forward_hooks) == count
+        and len(module._forward_pre_hooks) == count
+        and (not children or tuple(module._modules.values()) == children)
+    )
+
+
+def has_global_hooks() -> bool:
+    """Whether someone has hooks on every module there is."""
+    return bool(torch.nn.modules.module._has_any_global_hook())
 
 
 def schema_of(operator: Any) -> Any:

@@ -104,10 +104,14 @@ class Sent:
             self.freed = self.freed or not torch._C._autograd._get_current_graph_task_keep_graph()
 
 
+Measured = Slacks | fused.Pending
+"""What a pass keeps of a layer: its slacks, or what they will be measured on."""
+
+
 class Pass(NamedTuple):
     """What one forward pass measured, what it ran inside of, who hears of its backward, and outputs if asked for."""
 
-    slacks: list[Slacks]
+    slacks: list[Measured]
     parts: list[parts.Part]
     inside: Inside
     sent: Sent
@@ -115,7 +119,7 @@ class Pass(NamedTuple):
 
     def nodes(self) -> Iterator[Any]:
         """The nodes that measured the first and the last layer."""
-        measured = [next(iter(slacks.values())) for slacks in self.slacks if slacks]
+        measured = [next(iter(layer.values())) for layer in self._layers() if layer]
         measured = measured or [part.ends for part in self.parts]
         sendable = [s for s in measured if s.requires_grad]
         yield from (s.grad_fn for s in (*sendable[:1], *sendable[1:][-1:]))
@@ -130,7 +134,11 @@ class Pass(NamedTuple):
 
     def is_hollow(self) -> bool:
         """Whether some layer has no values."""
-        return any(s.is_meta or isinstance(s, FakeTensor) for slacks in self.slacks for s in slacks.values())
+        return any(s.is_meta or isinstance(s, FakeTensor) for layer in self._layers() for s in layer.values())
+
+    def _layers(self) -> list[Slacks]:
+        """Those that were measured at once; of the others, which have values, backward is heard of on its way."""
+        return [layer for layer in self.slacks if not isinstance(layer, fused.Pending)]
 
 
 class Passes:
@@ -143,6 +151,7 @@ class Passes:
         self.lost = ""  # why the last one was lost that was
         self.hears = False  # whether the backward of this one concerns us
         self.way: tuple[Any, ...] = ()  # and where it passes the first and the last layer
+        self.last: Tensor | None = None  # what the last layer got, if it is not in there yet
 
     def begin(self, *, trains: bool) -> bool:
         """A pass begins; whether to record it."""
@@ -161,26 +170,34 @@ class Passes:
         self.hears = not self.run.inside.depth
         return True
 
-    def hear(self, z: Tensor, slacks: Slacks) -> None:
+    def hear(self, z: Tensor, layer: Measured) -> None:
         """A layer was measured: note where backward will pass, if its slacks lie off the way."""
         if torch.compiler.is_compiling() or not self.hears:  # a part may be compiled by itself
             return
-        measured = next(iter(slacks.values()), None)
+        measured = None if isinstance(layer, fused.Pending) else next(iter(layer.values()), None)
         on_the_way = measured is not None and isinstance(measured.grad_fn, fused.RELU_NODE)  # backward goes through it
         if not on_the_way and z.grad_fn is not None:
             self.way = (*self.way[:1], z.grad_fn)
 
+    def hear_of(self, z: Tensor) -> None:
+        """As `hear`, of a layer whose slacks lie off the way, and which nobody changes before the pass has ended."""
+        if self.hears and not self.way and z.grad_fn is not None:
+            self.way = (z.grad_fn,)
+        self.last = z
+
     def end(self, outputs: Sequence[Tensor]) -> None:
         """The pass has ended: from now on, hear of its backward."""
+        if self.hears and self.last is not None and self.last.grad_fn is not None:
+            self.way = (*self.way[:1], self.last.grad_fn)
         for node in self.way:
             node.register_prehook(self.run.sent)
         self.run.outputs.extend(outputs)
-        self.run, self.way = _unrecorded(), ()
+        self.run, self.way, self.last = _unrecorded(), (), None
 
     def forget(self) -> None:
         """The pass has failed."""
         self.kept, self.idle = tuple(run for run in self.kept if run is not self.run), self.was_idle
-        self.run, self.way = _unrecorded(), ()
+        self.run, self.way, self.last = _unrecorded(), (), None
 
     def read(self, model: nn.Module) -> tuple[list[Pass], str]:
         """The passes to be read here, which are forgotten, and what is to be told of one that was lost."""
