@@ -55,12 +55,11 @@ class Net(NamedTuple):
 
 
 class Size(NamedTuple):
-    """A network by name, and the most that a step may take with the penalty; compiled if so."""
+    """A network by name, and the most that a step may take with the penalty."""
 
     name: str
     net: Net
     target: float | None
-    compiled: bool = False
 
 
 def conv(depth: int, width: int, batch: int) -> Net:
@@ -118,8 +117,6 @@ SIZES = (
     Size("dense 8x256 at batch 256", dense(8, 256, 256), 1.15),
     Size("dense 4x1024 at batch 256", dense(4, 1024, 256), 1.05),
     Size("transformer 4x64 (ReLU 256) at batch 32x32", transformer(4, 64, 32, 32), None),
-    Size("dense 8x256 at batch 256, compiled", dense(8, 256, 256), None, compiled=True),
-    Size("transformer 4x64 (ReLU 256) at batch 32x32, compiled", transformer(4, 64, 32, 32), None, compiled=True),
 )
 
 
@@ -138,7 +135,7 @@ def figures(rounds: int) -> Iterator[Figure]:
 
 
 def _figures(size: Size, rounds: int) -> Iterator[Figure]:
-    steps, saved = rivals(size.net, compiled=size.compiled)
+    steps, saved = rivals(size.net)
     for step in steps.values():
         for _ in range(3):  # a first pass is followed, a second looked up
             step()
@@ -147,16 +144,13 @@ def _figures(size: Size, rounds: int) -> Iterator[Figure]:
     target = None if size.target is None else min(size.target, beside)
     yield Figure(f"step time, alive / plain, {size.name}", taken["alive"] / taken["plain"], target)
     yield Figure(f"step time, straightforward / plain, {size.name}", beside)
-    if not size.compiled:
-        kept = {rival: measure() for rival, measure in saved.items()}
-        most = SAVED if size.name.startswith("conv") else None
-        yield Figure(f"saved for backward, alive / plain, {size.name}", kept["alive"] / kept["plain"], most)
-        yield Figure(
-            f"saved for backward, straightforward / plain, {size.name}", kept["straightforward"] / kept["plain"]
-        )
+    kept = {rival: measure() for rival, measure in saved.items()}
+    most = SAVED if size.name.startswith("conv") else None
+    yield Figure(f"saved for backward, alive / plain, {size.name}", kept["alive"] / kept["plain"], most)
+    yield Figure(f"saved for backward, straightforward / plain, {size.name}", kept["straightforward"] / kept["plain"])
 
 
-def rivals(net: Net, *, compiled: bool = False) -> tuple[dict[str, Callable[[], object]], dict[str, Callable[[], int]]]:
+def rivals(net: Net) -> tuple[dict[str, Callable[[], object]], dict[str, Callable[[], int]]]:
     """A training step of each rival, each on its own copy of the network, and how much it saves for backward."""
     chance = torch.Generator().manual_seed(0)
     x = torch.randn(net.inputs, generator=chance)
@@ -170,8 +164,7 @@ def rivals(net: Net, *, compiled: bool = False) -> tuple[dict[str, Callable[[], 
             keep = Jumpstart(model, weight=WEIGHT)
         elif name == "straightforward":
             keep = Straightforward(model, net.before_relu(model))
-        run = torch.compile(model) if compiled else model
-        steps[name] = training_step(run, keep, x, y, torch.optim.SGD(model.parameters(), lr=1e-3))
+        steps[name] = training_step(model, keep, x, y, torch.optim.SGD(model.parameters(), lr=1e-3))
         saved[name] = saved_bytes(model, keep, x, y)
     return steps, saved
 

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from ..torch_private import is_transformed
+from ..torch_private import is_dual, is_transformed, modes_without_values, node_of
 from .derivative import Pull, Spread, no_pull, pull_at, spread
 from .extremes import Maps, over_positions
 from .separation import Separation, Slacks, sides
@@ -37,17 +36,9 @@ def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int =
 
 def applies(z: Tensor) -> bool:
     """Whether z can be measured here: a plain tensor that holds values, and nobody traces or transforms what we do."""
-    if torch.compiler.is_compiling() or z.is_meta or torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    if forward_ad._current_level >= 0 or (torch._C._len_torch_dispatch_stack() and _is_traced()):
+    if torch.compiler.is_compiling() or z.is_meta or is_transformed() or is_dual() or modes_without_values():
         return False
     return type(z) is Tensor or type(z) is torch.nn.Parameter
-
-
-def _is_traced() -> bool:
-    """Whether torch writes down what is computed, or computes without values."""
-    keys = torch._C._TorchDispatchModeKey
-    return any(torch._C._get_dispatch_mode(key) is not None for key in (keys.FAKE, keys.PROXY))
 
 
 def relu_slacks(
@@ -102,7 +93,7 @@ class _ReluSlacks(torch.autograd.Function):
         return _gradient(ctx, grad_y, y, grad_s, kept), None, None
 
 
-RELU_NODE = _ReluSlacks._backward_cls  # the node of ReLU and slacks together, in the graph of autograd
+RELU_NODE = node_of(_ReluSlacks)  # the node of ReLU and slacks together, in the graph of autograd
 
 
 class Pending(NamedTuple):

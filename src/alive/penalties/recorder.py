@@ -16,6 +16,7 @@ from ..functional import Activation, Separation, Slacks, aggregate, fused, parts
 from ..functional.parts import Part
 from ..provenance import Scattered
 from ..taps import Call, Tap, Taps, bare, without_activations
+from ..torch_private import has_saving_hooks, is_view
 from ..world import Group, world_size
 from . import collective, reducer
 from .layer import Layer, arranged
@@ -92,7 +93,7 @@ class Recorder:
         together = self._across_ranks and world_size(self._group) > 1
         self._shared, self._local = parts.divided(self.rule) if together else (None, self.rule)
         self._plain = (
-            torch.is_grad_enabled() and self._shared is None and fused.applies(NOTHING) and not _checkpointed()
+            torch.is_grad_enabled() and self._shared is None and fused.applies(NOTHING) and not has_saving_hooks()
         )
         if len(self.passes.kept) == UNREAD:
             self._warn("unread", f"{UNREAD} forward passes and no penalty(): each keeps its graph; read it or detach()")
@@ -111,7 +112,7 @@ class Recorder:
             self._later.append((call.tap.name, "no_grad", text))
             return call.activate()
         layout = call.tap.layout
-        if layout.axes is not None and self._shared is None and fused.applies(call.z) and not _checkpointed():
+        if layout.axes is not None and self._shared is None and fused.applies(call.z) and not has_saving_hooks():
             assert self._local is not None
             point_axis, unit_axis = layout.axes
             pending = fused.later(call.z, self._local, unit_axis, point_axis, call.tap.activation.cutoff)
@@ -261,16 +262,11 @@ def _can_fuse(call: Call) -> bool:
     """Whether ReLU and slacks can be one op: nothing in place on a view or a leaf."""
     if call.tap.activation != RELU or call.is_shown:
         return False
-    return not call.inplace or not (call.z._is_view() or call.z.is_leaf)
-
-
-def _checkpointed() -> bool:
-    """Whether someone else decides what is saved for backward, such as activation checkpointing."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    return not call.inplace or not (is_view(call.z) or call.z.is_leaf)
 
 
 def _kept_by_us() -> AbstractContextManager[Any]:
     """Save our few indices past activation checkpointing, so that what it runs again need not measure again."""
-    if torch.compiler.is_compiling() or not _checkpointed():
+    if torch.compiler.is_compiling() or not has_saving_hooks():
         return nullcontext()
     return saved_tensors_hooks(lambda x: x, lambda x: x)
