@@ -9,7 +9,7 @@ and 0 equal, and lets NaN lie beyond the infinities.
 
 What backward needs is kept in one row of bytes. LISTED: for each place of a missed end, ∂s/∂z (in z's dtype), its
 place in memory, and its group (int32 each). MARKED, where very many tie: a byte a value that says which ends it is
-(bit 0 and 1 the largest and smallest of the first axis, 2 and 3 of the second), and ∂s/∂z [2, groups] of each end.
+(bit 0 and 1: the largest and smallest of its unit, 2 and 3: of its point), and ∂s/∂z [2, groups] of each end.
 """
 
 # mypy: disable-error-code="call-arg, arg-type, attr-defined"
@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 from .keeping import compiled
 
 NOTHING, LISTED, MARKED = 0, 1, 2
-CHUNK = 64  # values compared at once before looking closer
+CHUNK, SHORT = 64, 16  # values compared at once before looking closer; the fewer, the more ends there are
 WIDE = 64  # values that make a row long enough for a fast loop
 
 
@@ -209,11 +209,12 @@ def _list_rows(z, C, units, points, shared, entries, ties, single):  # type: ign
     """Places and groups (2g, and 2g + 1 for the smallest) of missed ends; more than fit in, if there are more."""
     N, P, wide = z.shape
     room, found = entries.shape[1], 0
+    chunk = SHORT if P == 1 else CHUNK
     for n in range(N):
         top, bottom = points[0, n], points[1, n]
         for p in range(P):
-            for start in range(0, wide, CHUNK):
-                stop = min(start + CHUNK, wide)
+            for start in range(0, wide, chunk):
+                stop = min(start + chunk, wide)
                 if not _has_end(z[n, p, start:stop], units[0, start:stop], units[1, start:stop], top, bottom):
                     continue
                 for c in range(start, stop):
@@ -266,7 +267,6 @@ def _mark_rows(z, C, units, points, shared, groups, numbers):  # type: ignore[no
     bits = kept[: z.size].reshape(z.shape)
     by_unit, by_point = np.zeros((2, wide), np.int32), np.zeros((2, N), np.int32)
     tops, bottoms, many_tops, many_bottoms = units[0], units[1], by_unit[0], by_unit[1]
-    scale = np.int32(4 if shared else 1)
     for n in range(N):
         top, bottom = points[0, n], points[1, n]
         up = down = np.int32(0)
@@ -278,7 +278,7 @@ def _mark_rows(z, C, units, points, shared, groups, numbers):  # type: ignore[no
                 many_tops[c] += a
                 many_bottoms[c] += b
                 up, down = np.int32(up + p), np.int32(down + q)
-                bits[n, r, c] = np.uint8((a | (b << 1)) + np.int32(p | (q << 1)) * scale)
+                bits[n, r, c] = np.uint8(a | (b << 1) | (p << 2) | (q << 3))
         by_point[0, n], by_point[1, n] = up, down
     for c in range(C, wide):
         by_unit[0, c % C] += by_unit[0, c]
@@ -396,10 +396,9 @@ def _mark_maps(z, units, points, shared, groups, numbers):  # type: ignore[no-un
     kept, slopes = _marked(z.size, groups, numbers)
     bits = kept[: z.size].reshape(M, P)
     by_unit, by_point = np.zeros((2, C), np.int32), np.zeros((2, N), np.int32)
-    scale = np.int32(4 if shared else 1)
     for m in range(M):
         n, c = m // C, m % C
-        a, b, p, q = _mark_map(z[m], bits[m], units[0, c], units[1, c], points[0, n], points[1, n], scale)
+        a, b, p, q = _mark_map(z[m], bits[m], units[0, c], units[1, c], points[0, n], points[1, n])
         by_unit[0, c] += a
         by_unit[1, c] += b
         by_point[0, n] += p
@@ -410,7 +409,7 @@ def _mark_maps(z, units, points, shared, groups, numbers):  # type: ignore[no-un
 
 
 @compiled
-def _mark_map(z, bits, unit_top, unit_bottom, top, bottom, scale):  # type: ignore[no-untyped-def]
+def _mark_map(z, bits, unit_top, unit_bottom, top, bottom):  # type: ignore[no-untyped-def]
     many_a = many_b = many_p = many_q = np.int32(0)
     for i in range(z.size):
         k = _key(z[i], z)
@@ -418,7 +417,7 @@ def _mark_map(z, bits, unit_top, unit_bottom, top, bottom, scale):  # type: igno
         p, q = np.int32(k == top), np.int32(k == bottom)
         many_a, many_b = np.int32(many_a + a), np.int32(many_b + b)
         many_p, many_q = np.int32(many_p + p), np.int32(many_q + q)
-        bits[i] = np.uint8((a | (b << 1)) + np.int32(p | (q << 1)) * scale)
+        bits[i] = np.uint8(a | (b << 1) | (p << 2) | (q << 3))
     return many_a, many_b, many_p, many_q
 
 
@@ -442,16 +441,15 @@ def rows_back(grad_y_at, y_at, units_at, points_at, out_at, kept_at, form, found
         steps[0, c], steps[1, c] = units[0, c % C], units[1, c % C]
     out = carray(_floats(out_at, numbers), (N, P * C // wide, wide))
     bits = carray(_bytes(kept_at), out.shape)
-    shift = np.int32(2 if shared else 0)
     if grad_y_at:
         grad_y, y = carray(_floats(grad_y_at, numbers), out.shape), carray(_floats(y_at, numbers), out.shape)
-        _relu_marked_rows(grad_y, y, bits, out, steps, points, shift)
+        _relu_marked_rows(grad_y, y, bits, out, steps, points)
     else:
-        _marked_rows(bits, out, steps, points, shift)
+        _marked_rows(bits, out, steps, points)
 
 
 @compiled
-def _relu_marked_rows(grad_y, y, bits, out, units, points, shift):  # type: ignore[no-untyped-def]
+def _relu_marked_rows(grad_y, y, bits, out, units, points):  # type: ignore[no-untyped-def]
     N, P, C = out.shape
     zero = out.dtype.type(0)
     tops, bottoms = units[0], units[1]
@@ -460,17 +458,16 @@ def _relu_marked_rows(grad_y, y, bits, out, units, points, shift):  # type: igno
         for p in range(P):
             for c in range(C):
                 b = np.int32(bits[n, p, c])
-                q = np.int32(b >> shift)
                 x = zero if y[n, p, c] <= 0 else grad_y[n, p, c]
                 x += tops[c] if b & 1 else zero
                 x += bottoms[c] if b & 2 else zero
-                x += top if q & 1 else zero
-                x += bottom if q & 2 else zero
+                x += top if b & 4 else zero
+                x += bottom if b & 8 else zero
                 out[n, p, c] = x
 
 
 @compiled
-def _marked_rows(bits, out, units, points, shift):  # type: ignore[no-untyped-def]
+def _marked_rows(bits, out, units, points):  # type: ignore[no-untyped-def]
     N, P, C = out.shape
     zero = out.dtype.type(0)
     tops, bottoms = units[0], units[1]
@@ -479,11 +476,10 @@ def _marked_rows(bits, out, units, points, shift):  # type: ignore[no-untyped-de
         for p in range(P):
             for c in range(C):
                 b = np.int32(bits[n, p, c])
-                q = np.int32(b >> shift)
                 x = tops[c] if b & 1 else zero
                 x += bottoms[c] if b & 2 else zero
-                x += top if q & 1 else zero
-                x += bottom if q & 2 else zero
+                x += top if b & 4 else zero
+                x += bottom if b & 8 else zero
                 out[n, p, c] = x
 
 
@@ -497,23 +493,21 @@ def maps_back(grad_y_at, y_at, units_at, points_at, out_at, kept_at, form, found
     if form == MARKED:
         units, points = _steps(units_at, points_at, kept_at, N, P, C, shared, own, numbers)
         bits = carray(_bytes(kept_at), (N * C, P))
-        shift = np.int32(2 if shared else 0)
         for m in range(N * C):
             n, c = m // C, m % C
-            _add_marked_map(bits[m], out[m], units[0, c], units[1, c], points[0, n], points[1, n], shift)
+            _add_marked_map(bits[m], out[m], units[0, c], units[1, c], points[0, n], points[1, n])
 
 
 @compiled
-def _add_marked_map(bits, out, unit_top, unit_bottom, top, bottom, shift):  # type: ignore[no-untyped-def]
+def _add_marked_map(bits, out, unit_top, unit_bottom, top, bottom):  # type: ignore[no-untyped-def]
     zero = out.dtype.type(0)
     for p in range(out.size):
         b = np.int32(bits[p])
-        q = np.int32(b >> shift)
         x = out[p]
         x += unit_top if b & 1 else zero
         x += unit_bottom if b & 2 else zero
-        x += top if q & 1 else zero
-        x += bottom if q & 2 else zero
+        x += top if b & 4 else zero
+        x += bottom if b & 8 else zero
         out[p] = x
 
 

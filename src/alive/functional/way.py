@@ -26,6 +26,7 @@ class Way:
         self.shape = seen.shape  # [N, C, *positions]
         self.names = rule.satisfiable_axes(seen.shape)
         self.sizes = rule.sizes(self.names, seen.shape)
+        self.by_name = dict(zip(self.names, self.sizes, strict=True))
         self.sweep: Any = None
         self.back: Any = None
         self.by_rows = False
@@ -57,43 +58,58 @@ class Way:
     def measure(self, z: Tensor, y: Tensor | None, needs_grad: bool) -> tuple[list[Tensor], int, Any]:
         """The slacks by axis, and what is kept for backward, its form and bytes; relu(z) is written to y."""
         s = [torch.empty(size, dtype=self.dtype) for size in self.sizes]
+        form, kept = self.sweep_to(z, y, s[0].data_ptr(), s[-1].data_ptr(), needs_grad)
+        return s, form, kept
+
+    def sweep_to(self, z: Tensor, y: Tensor | None, first: int, last: int, needs_grad: bool) -> tuple[int, Any]:
+        """Write the slacks of the first and the last axis to addresses; gives the form and bytes of what is kept."""
+        N, P, C = self.lies
         units, points = self.groups
-        form, kept = self.sweep(
+        y_at = 0 if y is None else y.data_ptr()
+        kept: tuple[int, Any] = self.sweep(
             z.data_ptr(),
-            0 if y is None else y.data_ptr(),
-            s[0].data_ptr() if units else 0,
-            s[-1].data_ptr() if points else 0,
-            *self.lies,
+            y_at,
+            first if units else 0,
+            last if points else 0,
+            N,
+            P,
+            C,
             self.numbers,
             self.single,
             needs_grad,
         )
-        return s, form, kept
+        return kept
 
     def gradient(
         self, grad_y: Tensor | None, y: Tensor | None, grad_s: Sequence[Tensor | None], form: int, kept: Tensor | None
     ) -> Tensor | None:
         """The gradient of z by a compiled sweep; None where the gradients are nothing that it can read."""
-        if is_transformed() or not (grad_y is None or (type(grad_y) is Tensor and grad_y.stride() == self.stride)):
+        if is_transformed() or not (grad_y is None or grad_y.stride() == self.stride):
             return None
-        if grad_y is not None and grad_y.is_neg():
+        at = addresses((grad_y, *grad_s))
+        if at is None:
             return None
-        rows = [None if g is None else g.contiguous() for g in grad_s]  # they must live until the sweep is done
-        if any(g is not None and (type(g) is not Tensor or g.is_neg()) for g in rows):
-            return None
-        at = [0 if g is None else g.data_ptr() for g in rows]
+        return self.back_from(at[0][0], y, at[0][1], at[0][-1], form, kept)
+
+    def back_from(
+        self, grad_y_at: int, y: Tensor | None, first: int, last: int, form: int, kept: Tensor | None
+    ) -> Tensor:
+        """The gradient of z, from that of relu(z) and of the first and the last axis at their addresses."""
+        N, P, C = self.lies
         units, points = self.groups
         out = torch.empty_strided(self.size, self.stride, dtype=self.dtype)
         self.back(
-            0 if grad_y is None else grad_y.data_ptr(),
+            grad_y_at,
             0 if y is None else y.data_ptr(),
-            at[0] if units else 0,
-            at[-1] if points else 0,
+            first if units else 0,
+            last if points else 0,
             out.data_ptr(),
             0 if kept is None else kept.data_ptr(),
             form,
             0 if kept is None else kept.numel() // self.entry,
-            *self.lies,
+            N,
+            P,
+            C,
             units,
             points,
             self.numbers,
@@ -107,7 +123,8 @@ class Way:
         if form == sweep.MARKED:
             count = self.size.numel()
             N, C, *positions = self.shape
-            bits, slopes = kept[:count], kept[-(-count // 8) * 8 :].view(self.dtype).view(2, -1)
+            bits = kept[:count] if self.groups[0] else kept[:count] >> 2
+            slopes = kept[-(-count // 8) * 8 :].view(self.dtype).view(2, -1)
             return Spread(bits.view(N, *positions, C).movedim(-1, 1) if self.by_rows else bits.view(self.shape), slopes)
         found, size = kept.numel() // self.entry, self.dtype.itemsize
         slope, places = kept[: found * size].view(self.dtype), kept[found * size :].view(torch.int32)
@@ -117,6 +134,19 @@ class Way:
         """A view of a gradient of z, in the order in which places are numbered."""
         seen = self.axes.canonical(grad)
         return seen.movedim(1, -1) if self.by_rows else seen
+
+
+def addresses(grads: Sequence[Tensor | None]) -> tuple[list[int], list[Tensor | None]] | None:
+    """Where gradients lie (0: none), rows in one piece, and what must live as long; None if one lies nowhere."""
+    held: list[Tensor | None] = []
+    for grad in grads:
+        if grad is not None and (type(grad) is not Tensor or grad.is_neg()):
+            return None
+        held.append(grad if grad is None or grad.ndim > 1 or grad.is_contiguous() else grad.contiguous())
+    try:
+        return [0 if grad is None else grad.data_ptr() for grad in held], held
+    except RuntimeError:  # a batch of gradients
+        return None
 
 
 _ways: dict[tuple[Any, ...], Way] = {}

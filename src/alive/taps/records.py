@@ -46,13 +46,17 @@ def label(name: str, made_by: str, activation: str) -> str:
 
 
 class Call(NamedTuple):
-    """An activation about to happen: where, on what, in a batch of how many points, whether in place, and how."""
+    """An activation about to happen: where, on what, in a batch of how many points, whether in place, and how.
+
+    One that is only shown happens by itself: what the watcher returns for it is not looked at.
+    """
 
     tap: Tap
     z: Tensor
     points: int
     inplace: bool
     activate: Callable[[], Any]
+    is_shown: bool = False
 
 
 class Watcher(Protocol):
