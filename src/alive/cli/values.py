@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..registry import added
 
 DATA: tuple[str, ...] = ("moons", "digits", "friedman", "mnist", "fashion-mnist", "cifar10", "cifar100")
-IMAGES = DATA[2:]
+IMAGES = DATA[3:]
 DATA += added("alive.data")
 INITS = ("glorot", "kaiming", "torch", "zeros", "mirrored", *added("alive.starts"))
 SPLITS = ("train", "test", "all")

@@ -186,7 +186,8 @@ class Recorder:
             self._record(slacks, slacks, rule, tap, output)
         if self._recording and not self._taps.failed:
             self._settle()
-        self.only_looks = bool(self._slacks) and all(type(layer) is fused.Pending for layer in self._slacks)
+        if not torch.compiler.is_compiling():
+            self.only_looks = bool(self._slacks) and all(type(layer) is fused.Pending for layer in self._slacks)
         self.passes.end(reducer.outputs(output) if self._searching is not None else ())
         self._slacks, self._parts, self._recording = [], [], False
 

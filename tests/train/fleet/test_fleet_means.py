@@ -10,10 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from alive import Jumpstart
 from alive.data import Data, moons
 from alive.errors import AliveError
 from alive.experiments import Cell
 from alive.penalties.multipliers import WEIGHT
+from alive.train import Settings, train
 from alive.train.fleet import Member, start, train_fleet
 from alive.train.fleet.plan import Rule
 from alive.train.fleet.start import same_conv, torch_start
@@ -108,6 +110,19 @@ def test_multipliers_as_they_come() -> None:
     member = Member(6, 4, "Sep-UP", 4, weight="auto", aggregate="meansq", epochs=30, batch_size=17)
     factor = expect_twins(member, model_of(member), start.RULE)
     assert factor.std() > 0
+
+
+@pytest.mark.parametrize("architecture", ["dense", "keras_same"])
+@pytest.mark.parametrize("weight", [WEIGHT, "auto"])
+def test_the_fleet_and_the_loop_agree(weight: float | str, architecture: str) -> None:
+    member = Member(5, 4, "Sep-UP", 4, weight=weight, aggregate="meansq", epochs=25, architecture=architecture)
+    model = model_of(member)
+    conv = "position" if architecture == "keras_same" else "channel"
+    with Jumpstart(model, weight, conv=conv) as keep:
+        theirs = train(model, MOONS, Settings(epochs=25, seed=4), keep=keep)
+    ours = train_fleet([member], MOONS, threads=1).members[0]
+    np.testing.assert_allclose(ours.column("penalty"), [row.penalty for row in theirs.rows], rtol=2e-4, atol=1e-7)
+    np.testing.assert_allclose(ours.column("loss"), [row.loss for row in theirs.rows], rtol=2e-4)
 
 
 def test_a_last_batch_that_is_smaller_is_a_mean_as_well() -> None:
