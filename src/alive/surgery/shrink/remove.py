@@ -147,7 +147,7 @@ def _multiples(rows: Tensor, tolerance: float, *, free: bool) -> tuple[Tensor, T
             if target[other] >= 0 or norms[other] == 0:
                 continue
             k = float(norms[place] / norms[other]) if free else 1.0
-            if float((rows[place] - k * rows[other]).abs().max()) <= tolerance * float(rows[place].abs().max()):
+            if bool(((rows[place] - k * rows[other]).abs() <= tolerance * rows[place].abs()).all()):  # number by number
                 target[place], factor[place] = other, k
                 break
     return target, factor
