@@ -225,13 +225,19 @@ class Prover:
         solver = None
         if x.form is not None and space is not None and not space.fixed and monotonic() < self.deadline and len(open_):
             solver = program(self.variables)
+        until = monotonic() + (self.deadline - monotonic()) / self._ahead(node)
         for done, channel in enumerate(open_.tolist()):
             how = None
             if solver is not None and x.form is not None:
-                seconds = (self.deadline - monotonic()) / (len(open_) - done)
+                seconds = (until - monotonic()) / (len(open_) - done)
                 how = self._solve(solver, x.form, found, pieces, layout, (channel, int(maybe[channel])), seconds)
             self.counts[how or "undecided"] += 1
         return found
+
+    def _ahead(self, node: fx.Node) -> int:
+        """How many activations are left to judge, this one too: each gets its share of the time."""
+        bent = [n for n in self.reading.graph_module.graph.nodes if name_of(n) in BENT]
+        return len(bent) - bent.index(node)
 
     def _solve(
         self,
