@@ -279,6 +279,7 @@ def norm_in_training() -> nn.Module:
         (lambda: nn.Linear(3, 1), None, {}, "give one of them"),
         (lambda: nn.Linear(3, 1), None, {"box": "data"}, "there are none"),
         (lambda: nn.Linear(3, 1), torch.rand(9, 4), {}, "shapes cannot be multiplied"),
+        (lambda: nn.Linear(3, 1), torch.rand(9, 3), {"held_out": torch.rand(9, 4)}, "could not run on inputs"),
         (lambda: nn.Linear(3, 1), [torch.rand(2, 3), torch.rand(2, 5, 3)], {}, "points of shape"),
         (lambda: nn.Embedding(3, 1), torch.arange(3), {"box": (0.0, 1.0)}, "one input of real numbers"),
         (lambda: nn.Linear(3, 1), torch.full((2, 3), torch.nan), {}, "NaN"),

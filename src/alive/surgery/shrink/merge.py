@@ -151,7 +151,8 @@ def _can_mix(found: Linear) -> bool:
     if found.bent is None:
         return True
     assert found.pieces is not None
-    return found.movable and found.pieces.open_end is not None
+    bounded = bool((found.lo.isfinite() & found.hi.isfinite()).all())
+    return found.movable and bounded and found.pieces.open_end is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -99,7 +99,7 @@ def _constants(reading: Reading, space: Space, ends: Ends) -> tuple[Tensor, list
     for reader in space.readers:
         lo, hi = (end[space.kept] for end in ends[reader.source])
         size = torch.maximum(lo.abs(), hi.abs())
-        same = hi - lo <= same_scale(reading) * size
+        same = size.isfinite() & (hi - lo <= same_scale(reading) * size)
         still.append(same & (size == 0) if reader.layer.padded else same)
         values.append(torch.where(same, (lo + hi) / 2, 0.0))
     return torch.stack(still).all(0), values
