@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from scipy.optimize import Bounds, LinearConstraint, milp
-from shrink_models import copy, dense, forget, kill, lift, seeded, still
+from shrink_models import copy, dense, forget, kill, lift, residual, seeded, still
 from torch import Tensor, nn
 
 from alive.errors import AliveError
@@ -117,6 +117,62 @@ def test_a_layer_keeps_as_many_linear_units_as_the_next_can_tell_apart():
     for done in both(net, drawn(100, 30)):
         assert list(reasons(done, "0").values()) == ["linear"] * 13
         assert done.model[0].out_features == 7
+
+
+def test_units_mixed_once_can_be_mixed_again():
+    """Mixtures are other units than those whose places they take: their range and their slope are their own."""
+    net = seeded(
+        nn.Sequential(nn.Linear(12, 10), nn.LeakyReLU(0.3), nn.Linear(10, 8), nn.LeakyReLU(0.3), nn.Linear(8, 2)),
+        0,
+        torch.float64,
+    )
+    for unit in range(8):
+        lift(net[0], unit, 50.0 if unit % 2 else -50.0)
+    for unit in range(6):
+        lift(net[2], unit, 900.0 if unit % 2 else -900.0)
+    for done in both(net, drawn(100, 12)):
+        assert set(reasons(done, "0").values()) == {"linear"}
+        assert "linear" in reasons(done, "2").values()
+        assert not any("differ" in note for note in done.report.notes)  # nothing had to be taken back
+
+
+def test_a_removal_that_is_taken_back_leaves_no_trace(monkeypatch):
+    from alive.surgery.shrink.operate import Operation
+
+    monkeypatch.setattr(Operation, "_fault", lambda self: "it would not do")
+    expressed, mixed, fused = (
+        seeded(nn.Sequential(nn.Linear(a, 9), nn.ReLU(), nn.Linear(9, b)), 0, torch.float64)
+        for a, b in ((3, 12), (30, 2), (9, 9))
+    )
+    for net in (expressed, mixed, fused):
+        for unit in range(8 + (net is fused)):
+            lift(net[0], unit)
+    for net, shape in ((dense(0).net, 4), (residual(0).net, 5), (expressed, 3), (mixed, 30), (fused, 9)):
+        done = shrink(net, drawn(50, shape))
+        assert done.report.gone == ()
+        assert any("it would not do" in note for note in done.report.notes)
+        kept = done.model.state_dict()
+        assert all(torch.equal(value, kept[name]) for name, value in net.state_dict().items())
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_planted_where_the_outputs_stay(seed):
+    """Layers of random sizes and activations, in which units were killed, lifted, emptied and copied at random."""
+    chance = np.random.default_rng(seed)
+    kinds = [nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.ReLU6, nn.Hardtanh, nn.Identity, nn.Tanh]
+    sizes = [3, *chance.integers(3, 12, size=3), 2]
+    layers: list[nn.Module] = []
+    for a, b in pairwise(sizes):
+        layers += [nn.Linear(int(a), int(b)), kinds[chance.integers(len(kinds))]()]
+    net = seeded(nn.Sequential(*layers[:-1]), seed, torch.float64)
+    for layer in (module for module in list(net)[:-1] if isinstance(module, nn.Linear)):
+        for unit in range(1, len(layer.weight)):
+            [kill, lift, lambda m, u: still(m, u, 0.3), lambda m, u: copy(m, u, u - 1, 2.0), lambda m, u: None][
+                chance.choice(5, p=[0.1, 0.3, 0.1, 0.1, 0.4])
+            ](layer, unit)
+    done = both(net, drawn(80, 3))
+    assert done[0].report.units_left <= done[1].report.units_left + 1
 
 
 class Free(nn.Module):
