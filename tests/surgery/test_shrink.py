@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from shrink_models import Planted, conv, dense, residual
+from shrink_models import Planted, conv, copy, dense, kill, lift, residual, seeded
 from torch import Tensor, nn
 
 from alive.diagnosis import census
@@ -117,3 +117,34 @@ def test_the_dead_and_linear_units_are_those_of_the_census():
         assert dead == set((seen.top <= 0).nonzero()[:, 0].tolist())
         linear = {unit for unit, why in gone[layer].items() if why == "linear"}
         assert linear <= set((seen.bottom >= 0).nonzero()[:, 0].tolist())
+
+
+def test_what_is_behind_an_unbounded_step_is_not_taken_for_constant():
+    """Nothing is known behind a LayerNorm: only what the weights of two units show goes."""
+    net = seeded(
+        nn.Sequential(nn.Linear(3, 6), nn.LayerNorm(6), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2)), 0, torch.float64
+    )
+    copy(net[2], 3, 2, 2.0), lift(net[2], 4, 1e3)
+    planted = Planted(net, (3,))
+    done = shrunk(planted, "certified")
+    assert found(done) == {"2": {3: "multiple"}}
+    assert done.report.notes == ()
+    assert_same_everywhere(planted, done, "certified")
+
+
+def test_the_feed_forward_layers_of_a_transformer_shrink():
+    from transformers import OPTConfig, OPTForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "ffn_dim": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    net = OPTForCausalLM(
+        OPTConfig(vocab_size=30, max_position_embeddings=16, word_embed_proj_dim=16, use_cache=False, **sizes)
+    ).eval()
+    kill(net.model.decoder.layers[0].fc1, 5), copy(net.model.decoder.layers[0].fc1, 9, 8, 2.0)
+    tokens = {"input_ids": torch.randint(30, (12, 5))}
+    done = shrink(net, tokens)
+    assert found(done) == {"model.decoder.layers.0.fc1": {5: "dead", 9: "multiple"}}
+    assert any(note.startswith("lm_head:") for note in done.report.notes)  # its weight is the embedding's
+    with torch.no_grad():
+        a, b = net(**tokens).logits, done.model(**tokens).logits
+    assert float((a - b).abs().max()) <= 1e-5 * float(a.abs().max())

@@ -31,8 +31,11 @@ class Box:
         corners = torch.randint(2, shape, generator=chance).double()
         corners[0], corners[1] = 0.0, 1.0
         x = self.lo + torch.cat([corners, inside]) * (self.hi - self.lo)
-        x = torch.minimum(torch.maximum(x, self.lo), self.hi)
-        return [self.given(part) for part in x.split(AT_ONCE)]
+        return [self.given(part) for part in self.nearest(x).split(AT_ONCE)]
+
+    def nearest(self, x: Tensor) -> Tensor:
+        """The points of the box that are nearest to some."""
+        return torch.minimum(torch.maximum(x.detach().cpu().double(), self.lo), self.hi)
 
     def given(self, x: Tensor) -> Call:
         """A call on these points [N, ...], in the precision of the data."""

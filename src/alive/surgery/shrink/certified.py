@@ -21,6 +21,7 @@ from .record import Proofs
 
 MOST = 20_000_000  # numbers in the factors of one value; where there would be more, intervals are all there is
 RISING = ("sigmoid", "tanh", "elu", "celu", "selu", "softplus", "hardsigmoid", "exp")
+DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout")  # in eval mode nothing happens there
 METHODS = ("intervals", "substitution", "programs", "integers", "bent", "undecided")
 
 
@@ -90,6 +91,9 @@ class Prover:
             return self._constant(node, args, kwargs)
         if node.target is operator.getitem:
             return args[0][args[1]] if isinstance(args[0], tuple) else Value()
+        if name in ("softmax", "_softmax"):
+            nothing = torch.zeros(node.meta["val"].shape, dtype=torch.float64)
+            return self._boxed(Range(nothing, nothing + 1))  # whatever it reads
         if any(v.range is None for v in flat) or not values or values[0] is not args[0]:
             return (Value(), None, None) if name == NORM else Value()
         x = values[0]
@@ -98,6 +102,10 @@ class Prover:
         target: Any = node.target
         if name == NORM:
             return (self._rising(x, lambda v: target(v, *args[1:], **kwargs)[0], affine=True), None, None)
+        if name == "batch_norm":
+            return self._rising(x, lambda v: target(v, *args[1:], **kwargs), affine=True)
+        if name in DROPOUTS:
+            return x
         if name in SUMS:
             return self._sum(x, target, args, kwargs)
         if name in (*SAME, *SHAPES, *ORDERS):
@@ -217,13 +225,19 @@ class Prover:
         solver = None
         if x.form is not None and space is not None and not space.fixed and monotonic() < self.deadline and len(open_):
             solver = program(self.variables)
+        until = monotonic() + (self.deadline - monotonic()) / self._ahead(node)
         for done, channel in enumerate(open_.tolist()):
             how = None
             if solver is not None and x.form is not None:
-                seconds = (self.deadline - monotonic()) / (len(open_) - done)
+                seconds = (until - monotonic()) / (len(open_) - done)
                 how = self._solve(solver, x.form, found, pieces, layout, (channel, int(maybe[channel])), seconds)
             self.counts[how or "undecided"] += 1
         return found
+
+    def _ahead(self, node: fx.Node) -> int:
+        """How many activations are left to judge, this one too: each gets its share of the time."""
+        bent = [n for n in self.reading.graph_module.graph.nodes if name_of(n) in BENT]
+        return len(bent) - bent.index(node)
 
     def _solve(
         self,

@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind
 
 from ...errors import AliveError
-from ...torch_private import tree_leaves
+from ...torch_private import schema_of, tree_leaves
 from .calls import Call
 from .pieces import Pieces, clipped, leaky, relu
 
@@ -195,7 +195,7 @@ class Reading:
             return
         if name in SUMS:
             self._sum(node)
-        elif name == NORM:
+        elif name in (NORM, "batch_norm"):
             self._norm(node)
         elif node.target is operator.getitem and name_of(node.args[0]) == NORM and node.args[1] == 0:
             self._pass_on(node, node.args[0], "norm", step=False)
@@ -277,7 +277,8 @@ class Reading:
         source = node.args[0]
         assert isinstance(source, fx.Node)
         layout, holder = self.layouts.get(source), node.args[3]
-        if layout is None or not isinstance(holder, fx.Node) or holder.name not in self.owner:
+        live = name_of(node) != NORM and bool(node.args[5])
+        if layout is None or live or not isinstance(holder, fx.Node) or holder.name not in self.owner:
             self._stop(node, "it is normalised by numbers that are not followed")
             return
         path = str(self.owner[holder.name]).rpartition(".")[0]
@@ -374,13 +375,18 @@ def exported(model: nn.Module, example: Call) -> Any:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             program = torch.export.export(model, example.args, example.keywords)
-            return program.run_decompositions({})
+            return program.run_decompositions({}) if _changes_in_place(program) else program
     except Exception as error:
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise AliveError(
             f"the forward of {type(model).__name__} cannot be traced: {said.rstrip('.')}",
             "torch.export must be able to follow it: no branching on values, and no numpy on the way",
         ) from None
+
+
+def _changes_in_place(program: Any) -> bool:
+    """Whether some step changes what it reads; most models have none, and writing it out takes most of the time."""
+    return any(getattr(schema_of(node.target), "is_mutable", False) for node in program.graph.nodes)
 
 
 def name_of(node: Any) -> str:

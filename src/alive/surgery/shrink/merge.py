@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ def merge_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) -
     read = torch.cat([columns(reader, len(space.kept))[:, found.places] for reader in space.readers])
     seen = _factored(read, rows, tolerance, fewer_than=len(basis)) if _can_mix(found) else None
     if seen is not None:
-        return _mix(space, found, seen, journal)
+        return _mix(reading, space, found, seen, ends, journal)
     if len(basis) < len(found.places):
         return _express(space, found, rows, basis, journal)
     return []
@@ -151,7 +152,8 @@ def _can_mix(found: Linear) -> bool:
     if found.bent is None:
         return True
     assert found.pieces is not None
-    return found.movable and found.pieces.open_end is not None
+    bounded = bool((found.lo.isfinite() & found.hi.isfinite()).all())
+    return found.movable and bounded and found.pieces.open_end is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,14 +177,17 @@ def _factored(read: Tensor, rows: Tensor, tolerance: float, *, fewer_than: int) 
     return Factors(outer * size, inner, (outer.T @ read) / size[:, None])
 
 
-def _mix(space: Space, found: Linear, seen: Factors, journal: Journal) -> list[Gone]:
+def _mix(reading: Reading, space: Space, found: Linear, seen: Factors, ends: Ends, journal: Journal) -> list[Gone]:
     """Put new units, mixed of the linear ones, in the place of the first of them."""
     count, places, rank = len(space.kept), found.places, len(seen.inner)
     layer = space.producers[0]
     new, old = places[:rank], places[rank:]
     weights, biases = weight_of(layer), bias_of(layer)
     inputs = weights.flatten(1).shape[1]
-    lifts = _lifts(found, seen) if found.bent is not None else torch.zeros(rank).double()
+    least, most = _reach(found, seen)
+    lifts = _lifts(found, least, most) if found.bent is not None else torch.zeros(rank).double()
+    base = lifts if found.movable else torch.zeros(rank).double()
+    _set_ends(reading, space, ends, space.kept[new], (least + base, most + base), journal)
     weights[new] = seen.inner[:, :inputs].reshape(rank, *weights.shape[1:])
     biases[new] = seen.inner[:, inputs] if not found.movable else lifts
     gone = []
@@ -205,15 +210,32 @@ def _mix(space: Space, found: Linear, seen: Factors, journal: Journal) -> list[G
     return gone
 
 
-def _lifts(found: Linear, seen: Factors) -> Tensor:
-    """How far up each new unit must be shifted so that it never falls below the last knot."""
-    assert found.pieces is not None
-    lo, hi = found.lo - found.shifts, found.hi - found.shifts  # of gains x
+def _reach(found: Linear, seen: Factors) -> tuple[Tensor, Tensor]:
+    """Between which numbers each mixture lies."""
+    fixed = found.shifts if found.movable else torch.zeros_like(found.shifts)
+    lo, hi = found.lo - fixed, found.hi - fixed
     up, down = seen.mixing.clamp(min=0), seen.mixing.clamp(max=0)
     least, most = up @ lo + down @ hi, up @ hi + down @ lo
-    end = found.pieces.open_end
-    assert end is not None
-    return end - least + MARGIN * (most - least)
+    return least.nan_to_num(nan=-torch.inf), most.nan_to_num(nan=torch.inf)
+
+
+def _lifts(found: Linear, least: Tensor, most: Tensor) -> Tensor:
+    """How far up each new unit must be shifted so that it never falls below the last knot."""
+    assert found.pieces is not None
+    assert found.pieces.open_end is not None
+    return found.pieces.open_end - least + MARGIN * (most - least)
+
+
+def _set_ends(
+    reading: Reading, space: Space, ends: Ends, units: Tensor, reach: tuple[Tensor, Tensor], journal: Journal
+) -> None:
+    """From now on the new units are known by their own range, wherever they go: no step on their way bends them."""
+    for node, (lo, hi) in list(ends.items()):
+        if reading.spaces.get(node) is space:
+            journal.note_way_back(partial(ends.__setitem__, node, (lo, hi)))
+            lo, hi = lo.clone(), hi.clone()
+            lo[units], hi[units] = reach
+            ends[node] = lo, hi
 
 
 def _summed(reader: Reader, change: Tensor) -> Tensor:

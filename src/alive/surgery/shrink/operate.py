@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -21,7 +22,7 @@ from .calls import Call, Calls
 from .certified import certify_units
 from .graph import Layer, Reading, Space
 from .merge import fuse_linear, merge_linear
-from .observed import Ends, observe
+from .observed import Ends, observe, provoke
 from .record import Difference, Gone, LayerChange, Proofs, Report, Shrunk
 from .remove import remove_multiples, remove_quiet
 from .weights import Journal
@@ -73,14 +74,17 @@ def shrink(
     first = next(iter(judged))
     size = min(first.points, AT_ONCE)
     with evaluating(root, small):
-        first(root) if region is None else None
+        for call in (first, *([] if held_out is None else [Calls(held_out, root).first()])):
+            _expect_runs(root, call)
         trial = first.rows(torch.arange(size))
         merge_batch_norm_(small, _positional(trial)) if _has_norms(small) else None
         reading = Reading(small, trial)
         before = {layer.path: _size(layer) for layer in reading.layers}
-        ends = observe(reading, judged, size)
         proofs: Proofs | None = None
-        if region is not None:
+        if region is None:
+            ends = observe(reading, judged, size)
+        else:
+            ends = provoke(reading, region, chain(judged, calls), size)
             ends, proofs = certify_units(reading, region, ends, time_limit)
         operation = Operation(root, reading, ends, trial)
         gone = operation.run()
@@ -210,6 +214,18 @@ def _expect_fit(model: nn.Module, data: Any, box: Any, example: Any, time_limit:
     )
 
 
+def _expect_runs(model: nn.Module, call: Call) -> None:
+    try:
+        call(model)
+    except Exception as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        shapes = ", ".join(str(list(x.shape)) for x in call.leaves())
+        raise AliveError(
+            f"the model could not run on inputs {shapes}: {said[0].rstrip('.')}",
+            "Check the shapes that forward() expects",
+        ) from error
+
+
 def _example(example: Any, box: Any, model: nn.Module) -> Any:
     """A batch that tells the shape of a point: the example, or one in the corner of the box."""
     if example is not None:
@@ -263,7 +279,7 @@ def _parameters(model: nn.Module) -> int:
 
 def _expect_same(found: Difference, model: nn.Module) -> None:
     kind = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    limit = 100 * TOLERANCE.get(kind, 1e-2)
+    limit = 10 * TOLERANCE.get(kind, 1e-2)
     if not found.relative <= limit:
         raise AliveError(
             f"the small network differs from the model by {found.largest:.3g} on the points it was judged on",

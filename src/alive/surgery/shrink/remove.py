@@ -99,7 +99,7 @@ def _constants(reading: Reading, space: Space, ends: Ends) -> tuple[Tensor, list
     for reader in space.readers:
         lo, hi = (end[space.kept] for end in ends[reader.source])
         size = torch.maximum(lo.abs(), hi.abs())
-        same = hi - lo <= same_scale(reading) * size
+        same = size.isfinite() & (hi - lo <= same_scale(reading) * size)
         still.append(same & (size == 0) if reader.layer.padded else same)
         values.append(torch.where(same, (lo + hi) / 2, 0.0))
     return torch.stack(still).all(0), values
@@ -147,7 +147,7 @@ def _multiples(rows: Tensor, tolerance: float, *, free: bool) -> tuple[Tensor, T
             if target[other] >= 0 or norms[other] == 0:
                 continue
             k = float(norms[place] / norms[other]) if free else 1.0
-            if float((rows[place] - k * rows[other]).abs().max()) <= tolerance * float(rows[place].abs().max()):
+            if bool(((rows[place] - k * rows[other]).abs() <= tolerance * rows[place].abs()).all()):  # number by number
                 target[place], factor[place] = other, k
                 break
     return target, factor

@@ -70,15 +70,18 @@ def set_weight(layer: Layer, weight: Tensor, journal: Journal) -> None:
 
 
 def weight_of(layer: Layer) -> Tensor:
-    """The weight [m, n, ...] in double precision."""
+    """A copy of the weight [m, n, ...] in double precision."""
     found: Tensor = layer.module.weight
-    return found.detach().double().cpu()
+    return found.detach().to("cpu", torch.float64, copy=True)
 
 
 def bias_of(layer: Layer) -> Tensor:
-    """The bias [m], zeros if there is none."""
+    """A copy of the bias [m], zeros if there is none."""
     bias = layer.module.bias
-    return torch.zeros(len(layer.module.weight)).double() if bias is None else bias.detach().double().cpu()
+    if bias is None:
+        return torch.zeros(len(layer.module.weight), dtype=torch.float64)
+    found: Tensor = bias.detach().to("cpu", torch.float64, copy=True)
+    return found
 
 
 def add_to_bias(layer: Layer, change: Tensor, journal: Journal) -> None:
