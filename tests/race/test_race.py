@@ -233,7 +233,7 @@ def test_what_is_finished_is_not_run_again(tmp_path: Path, monkeypatch) -> None:
         {"make": lambda: nn.Sequential(nn.Linear(2, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))},
         {"optimiser": "sgd"},
     ],
-    ids=str,
+    ids=lambda other: next(iter(other)),
 )
 def test_another_race_has_another_key(other: dict) -> None:
     def key(changed: dict) -> str:
