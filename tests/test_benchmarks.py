@@ -57,3 +57,15 @@ def test_the_penalty_saves_nothing_of_the_size_of_the_activations():
     plain = saved["plain"]()
     assert saved["alive"]() <= penalty.SAVED * plain
     assert saved["straightforward"]() > 1.5 * plain, "the measure must see what a straightforward version saves"
+
+
+def test_the_halved_network_keeps_half_of_its_hidden_units():
+    from alive.benchmarks.shrink import halved
+    from alive.nn import Rectangular
+    from alive.surgery import shrink
+
+    net = halved(Rectangular(8, 3, depth=2, width=10, generator=torch.Generator().manual_seed(0)).eval())
+    x = torch.rand(200, 8)
+    done = shrink(net, x)
+    assert [layer.units_left for layer in done.report.layers[:-1]] <= [5, 5]
+    torch.testing.assert_close(done.model(x), net(x))
