@@ -19,6 +19,7 @@ from ..files import FULL
 from .census import census
 from .clinic import clinic
 from .data import commands as data_commands
+from .lab import lab
 from .preflight import preflight
 from .studies import bench, demo, report, reproduce
 from .train import train
@@ -31,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     help="Find, cure and prove away dead and linear units and dead points of PyTorch networks.",
 )
-for command in (demo, census, preflight, train, clinic, bench, reproduce, report):
+for command in (demo, lab, census, preflight, train, clinic, bench, reproduce, report):
     app.command()(command)
 app.add_typer(data_commands, name="data")
 

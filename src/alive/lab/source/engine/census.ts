@@ -1,0 +1,58 @@
+// Who is dead, linear or nonlinear (alive.census): units over all points, points over the units of a layer.
+
+import type { Extremes } from "./extremes";
+
+export const NONLINEAR = 0;
+export const DEAD = 1;
+export const LINEAR = 2;
+export const BROKEN = 3; // a number is not finite
+
+export interface Tally {
+  readonly nonlinear: number;
+  readonly dead: number;
+  readonly linear: number;
+  readonly broken: number;
+}
+
+export interface Census {
+  readonly units: Uint8Array; // [L, C], the state of each
+  readonly points: Uint8Array; // [L, N]
+  readonly diedAt: Int16Array; // [N], the first layer that maps the point to zeros, or −1
+  readonly unitTally: Tally;
+  readonly pointTally: Tally; // over all layers: dead in some layer, linear in every layer
+}
+
+export function census(found: Extremes, cutoff: number): Census {
+  const units = states(found.unitTop, found.unitBottom, cutoff);
+  const points = states(found.pointTop, found.pointBottom, cutoff);
+  const { layers, count } = found;
+  const diedAt = new Int16Array(count).fill(-1);
+  const overall = new Uint8Array(count);
+  for (let n = 0; n < count; n++) {
+    let linear = 0;
+    let isBroken = false;
+    for (let k = layers - 1; k >= 0; k--) {
+      const state = points[k * count + n];
+      if (state === DEAD) diedAt[n] = k;
+      if (state === LINEAR) linear++;
+      isBroken ||= state === BROKEN;
+    }
+    overall[n] = isBroken ? BROKEN : diedAt[n]! >= 0 ? DEAD : linear === layers ? LINEAR : NONLINEAR;
+  }
+  return { units, points, diedAt, unitTally: tally(units), pointTally: tally(overall) };
+}
+
+function states(top: Float64Array, bottom: Float64Array, cutoff: number): Uint8Array {
+  return Uint8Array.from(top, (highest, k) => {
+    const lowest = bottom[k]!;
+    if (!Number.isFinite(highest) || !Number.isFinite(lowest)) return BROKEN;
+    if (highest <= cutoff) return DEAD;
+    return lowest > cutoff ? LINEAR : NONLINEAR;
+  });
+}
+
+function tally(states: Uint8Array): Tally {
+  const count = [0, 0, 0, 0];
+  for (const state of states) count[state]!++;
+  return { nonlinear: count[NONLINEAR]!, dead: count[DEAD]!, linear: count[LINEAR]!, broken: count[BROKEN]! };
+}
