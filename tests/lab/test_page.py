@@ -83,8 +83,9 @@ def test_presets_are_what_their_sentences_say(at):
     units, points, right, _ = found["born-dead"]
     assert points[0] == 85
     units, points, right, _ = found["batch-norm"]
-    assert units[2] > 180
-    assert points[0] > 60
+    assert units[2] > 120  # 188 of 200 in one browser; another one's exp and log lead a chaotic walk elsewhere
+    assert units[0] < 50
+    assert points[0] > 70
     assert right < 0.65
     assert found["mirrored"][2] > 0.95
     units, points, right, _ = found["sep-up-revives"]
@@ -184,7 +185,7 @@ def test_a_loss_that_explodes_is_said(at):
 def test_keys_do_what_buttons_do(at):
     tab = at("depth=6&width=3&start=torch")
     tab.key("s")
-    tab.until("/epoch 1\\b/.test(text('.figures'))")
+    tab.until("/epoch 1loss/.test(text('.figures'))")
     tab.key(" ")
     tab.until("word() === 'Pause'")
     tab.key(" ")
@@ -192,7 +193,7 @@ def test_keys_do_what_buttons_do(at):
     tab.key("c")
     tab.until("$('#cure-sep-up').disabled")
     tab.key("r")
-    tab.until("/epoch 0\\b/.test(text('.figures'))")
+    tab.until("/epoch 0loss/.test(text('.figures'))")
     tab.ask("$('.network canvas').focus()")
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
         tab.key(key)
