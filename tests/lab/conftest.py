@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from alive import lab
 
-from browser import CHROMIUM, Browser
+from alive import lab
+from alive.lab.browser import CHROMIUM, Browser
 
 
 @pytest.fixture(scope="module")

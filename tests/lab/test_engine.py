@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from torch_twin import ACTIVATIONS, DEFAULTS, METHODS, STARTS, Twin, build, flat, points
 
 pytestmark = pytest.mark.twin
@@ -38,7 +37,9 @@ def test_a_seed_starts_the_network_that_it_starts_in_torch(engine, start, width)
 
 def test_the_points_are_those_of_alive(engine):
     x, y = points()
-    found = engine.ask("(() => { const d = lab.load({data: 'moons', seed: 0}); return [[...d.train.x], [...d.train.y]] })()")
+    found = engine.ask(
+        "(() => { const d = lab.load({data: 'moons', seed: 0}); return [[...d.train.x], [...d.train.y]] })()"
+    )
     assert torch.tensor(found[0], dtype=torch.float64).view(2, -1).t().sub(x).abs().max() < 1e-15
     assert found[1] == y.tolist()
 

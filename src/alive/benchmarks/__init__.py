@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from . import census, farkas, fleet, folding, penalty, pipeline, thin
+from . import census, farkas, fleet, folding, lab, penalty, pipeline, thin
 from .figure import Figure
 
 BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
@@ -13,6 +13,7 @@ BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "folding": folding.figures,
     "pipeline": pipeline.figures,
     "thin": thin.figures,
+    "lab": lab.figures,
 }
 
 __all__ = ["BENCHMARKS", "Figure"]

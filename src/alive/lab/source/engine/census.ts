@@ -43,12 +43,14 @@ export function census(found: Extremes, cutoff: number): Census {
 }
 
 function states(top: Float64Array, bottom: Float64Array, cutoff: number): Uint8Array {
-  return Uint8Array.from(top, (highest, k) => {
-    const lowest = bottom[k]!;
-    if (!Number.isFinite(highest) || !Number.isFinite(lowest)) return BROKEN;
-    if (highest <= cutoff) return DEAD;
-    return lowest > cutoff ? LINEAR : NONLINEAR;
-  });
+  const found = new Uint8Array(top.length);
+  for (let k = 0; k < found.length; k++) {
+    const [highest, lowest] = [top[k]!, bottom[k]!];
+    if (!Number.isFinite(highest) || !Number.isFinite(lowest)) found[k] = BROKEN;
+    else if (highest <= cutoff) found[k] = DEAD;
+    else if (lowest > cutoff) found[k] = LINEAR;
+  }
+  return found;
 }
 
 function tally(states: Uint8Array): Tally {

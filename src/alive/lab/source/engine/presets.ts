@@ -25,7 +25,7 @@ export const PRESETS: readonly Preset[] = [
   {
     name: "batch-norm",
     title: "Batch norm keeps units, loses points",
-    sentence: "After 900 epochs with batch norm most units are alive, yet nearly every point is mapped to zeros by some layer, and the accuracy is that of a coin.",
+    sentence: "After 900 epochs with batch norm most units are alive, yet nearly every point is mapped to zeros by some layer, and the network has hardly learned.",
     link: `${FIFTY}&start=glorot&method=batch-norm&seed=2&epoch=900`,
   },
   {

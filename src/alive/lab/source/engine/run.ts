@@ -1,6 +1,6 @@
 // One network on its way: step by step on all points at once, with the census of every epoch.
 
-import { type Census, census } from "./census";
+import { type Census, census, DEAD } from "./census";
 import { Chance } from "./chance";
 import type { Data } from "./data";
 import { Extremes } from "./extremes";
@@ -13,12 +13,12 @@ import { started } from "./starts";
 export const COLUMNS = ["loss", "penalty", "accuracy", "tested", "deadUnits", "linearUnits", "deadPoints"] as const;
 export type Column = (typeof COLUMNS)[number];
 
-/** A unit that died or revived, and when. */
+/** The units that died and revived in one step: how many, and one of each. */
 export interface Turn {
   readonly epoch: number;
-  readonly layer: number;
-  readonly unit: number;
-  readonly died: boolean;
+  readonly died: number;
+  readonly revived: number;
+  readonly one: { readonly died: number; readonly revived: number }; // layer · width + unit
 }
 
 export class Run {
@@ -167,15 +167,19 @@ export class Run {
     for (const name of COLUMNS) this.history[name].push(row[name]);
   }
 
-  /** Keep the latest units that died or revived. */
+  /** Keep the latest steps in which a unit died or revived. */
   private note(before: Census): void {
     const now = this.census.units;
+    const count = { died: 0, revived: 0 };
+    const one = { died: -1, revived: -1 };
     for (let k = 0; k < now.length; k++) {
-      if ((now[k] === 1) === (before.units[k] === 1)) continue;
-      const { width } = this.network;
-      this.turns.push({ epoch: this.epoch, layer: Math.floor(k / width), unit: k % width, died: now[k] === 1 });
+      if ((now[k] === DEAD) === (before.units[k] === DEAD)) continue;
+      const what = now[k] === DEAD ? "died" : "revived";
+      count[what]++;
+      one[what] = k;
     }
-    if (this.turns.length > 2000) this.turns.splice(0, this.turns.length - 1000);
+    if (count.died + count.revived) this.turns.push({ epoch: this.epoch, ...count, one });
+    if (this.turns.length > 1000) this.turns.splice(0, 500);
   }
 }
 

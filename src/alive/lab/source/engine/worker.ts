@@ -66,7 +66,7 @@ interface Scope {
 }
 
 const SLICE = 12; // milliseconds between looks at the mail
-const FRAME = 30; // milliseconds between two frames at least
+const FRAME = 20; // milliseconds between two frames at least
 const MAPPED = 4; // a map may take one part in so many of the time
 const COARSE = { most: 40, work: 6e6 }; // cells a side of a map while it runs, and products that it may take
 const FINE = { most: 100, work: 60e6 };

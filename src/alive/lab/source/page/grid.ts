@@ -11,15 +11,15 @@ export interface Spot {
 
 const TOP = 4;
 const GAP = 14;
-const LINE = 72;
+const LINE = 84;
 const FOOT = 18;
 const LEFT = 42;
-const RIGHT = 6;
-const WIDEST = 34;
+const RIGHT = 10;
+const WIDEST = 44;
 
 function measures(width: number, { depth, width: units }: Settings): { column: number; row: number; left: number; high: number } {
   const column = Math.min(WIDEST, (width - LEFT - RIGHT) / depth);
-  const row = Math.max(6, Math.min(34, 224 / units));
+  const row = Math.max(6, Math.min(42, 256 / units));
   return { column, row, left: LEFT, high: units * row };
 }
 

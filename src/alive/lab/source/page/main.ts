@@ -238,7 +238,7 @@ function build(): void {
     return part;
   });
   $("networks").replaceChildren(...nets);
-  $("maps").className = state.nets[0].data === "own" ? "own" : "";
+  $("maps").className = state.nets[0].data === "own" ? "clickable" : "";
   $("maps").replaceChildren(...state.nets.map((_, k) => {
     const figure = document.createElement("figure");
     const canvas = document.createElement("canvas");
@@ -382,7 +382,7 @@ function drawNumbers(): void {
   $("census").innerHTML = counts(frame.nets, letter);
   $("scores").innerHTML = scores(frame.nets, data);
   const turns = frame.nets.flatMap((net, k) => net.turns.map((turn) => ({ turn, k }))).sort((a, b) => b.turn.epoch - a.turn.epoch).slice(0, 6);
-  const lines = turns.length ? turns.map(({ turn, k }) => turnText(turn, letter(k))) : ["No unit has died or revived yet."];
+  const lines = turns.length ? turns.map(({ turn, k }) => turnText(turn, state.nets[k]!, letter(k))) : ["No unit has died or revived yet."];
   $("turns").replaceChildren(...lines.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
 }
 

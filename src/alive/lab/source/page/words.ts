@@ -41,8 +41,10 @@ export function summary(net: Shown, epoch: number, points: number): string {
   return `Epoch ${epoch}: accuracy ${percent(net.accuracy)}, ${units.dead} of ${total} units dead, ${units.linear} linear, ${dead.dead} of ${points} points dead.`;
 }
 
-export function turnText({ epoch, layer, unit, died }: Turn, letter: string): string {
-  return `${letter}Epoch ${epoch.toLocaleString("en")}: unit ${unit + 1} of layer ${layer + 1} ${died ? "died" : "revived"}`;
+export function turnText({ epoch, died, revived, one }: Turn, { width }: Settings, letter: string): string {
+  const who = (count: number, at: number): string => (count > 1 ? `${count} units` : `unit ${(at % width) + 1} of layer ${Math.floor(at / width) + 1}`);
+  const said = [died ? `${who(died, one.died)} died` : "", revived ? `${who(revived, one.revived)} revived` : ""];
+  return `${letter}Epoch ${epoch.toLocaleString("en")}: ${said.filter(Boolean).join(", ")}`;
 }
 
 /** The census: how many units and points are in which state, and two rows a network. */

@@ -1,4 +1,4 @@
-"""A real Chromium, driven through a pipe by its own protocol: no package and no port is needed for that."""
+"""A real Chromium, driven through a pipe by its own protocol, to test and measure the page: no package, no port."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..errors import AliveError
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 OPTIONS = (
     "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-dev-shm-usage "
@@ -26,14 +28,15 @@ os.dup2(there, 3)
 os.dup2(back, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-PATIENCE = float(os.environ.get("ALIVE_PATIENCE", "60"))  # seconds, on a machine that others use too
+PATIENCE = 60.0  # seconds, on a machine that others use too
 
 
 class Browser:
     """One browser with one page. `console` and `requests` hold what it logged and asked for."""
 
     def __init__(self, folder: Path) -> None:
-        assert CHROMIUM is not None
+        if CHROMIUM is None:
+            raise AliveError("there is no chromium on the path", "apt-get install chromium, or another Chrome")
         (there, self._write), (self._read, back) = os.pipe(), os.pipe()
         self._number, self._rest = 0, b""
         self.console: list[str] = []
@@ -79,7 +82,7 @@ class Browser:
             answer = self._next(until)
             if answer.get("id") == self._number:
                 assert "error" not in answer, f"{method}: {answer['error']}"
-                return answer["result"]
+                return dict(answer["result"])
 
     def _next(self, until: float) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -107,7 +110,11 @@ class Browser:
     def size(self, width: int, height: int, *, dark: bool = False, scale: float = 1) -> None:
         """Show the page as wide and high as this, light or dark."""
         self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=width < 600
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=scale,
+            mobile=width < 600,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
@@ -135,7 +142,9 @@ class Browser:
     def key(self, key: str) -> None:
         """Press a key."""
         text = {"Enter": "\r", " ": " "}.get(key, key if len(key) == 1 else "")
-        code = {"ArrowRight": 39, "ArrowLeft": 37, "ArrowUp": 38, "ArrowDown": 40, "Enter": 13, " ": 32, "Tab": 9}.get(key, 0)
+        code = {"ArrowRight": 39, "ArrowLeft": 37, "ArrowUp": 38, "ArrowDown": 40, "Enter": 13, " ": 32, "Tab": 9}.get(
+            key, 0
+        )
         for kind in ("keyDown", "keyUp"):
             more = {"text": text} if kind == "keyDown" and text else {}
             self.send("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **more)
