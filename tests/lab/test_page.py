@@ -68,7 +68,7 @@ def test_the_page_shows_a_network_that_was_born_dead(at):
 
 def test_training_does_not_help_it_and_the_cure_does(at):
     tab = at()
-    tab.ask("$('#play').click()")
+    tab.ask("$('#pace').value = '0'; $('#play').click()")
     tab.until("word() === 'Pause' && +text('.figures').match(/epoch ([\\d,]+)/)?.[1].replace(',', '') > 60")
     tab.ask("$('#play').click()")
     tab.until("word() === 'Play'")
@@ -196,6 +196,13 @@ def test_a_loss_that_explodes_is_said(at):
     tab = at("depth=8&width=8&start=kaiming&activation=elu&optimiser=sgd&rate=100&epoch=300", SHOWN)
     tab.until("/no longer a finite number/.test(faults())")
     tab.until("word() === 'Play'")
+
+
+def test_the_pace_is_kept(at):
+    tab = at("depth=3&width=3")
+    tab.ask("$('#pace').value = '10'; globalThis.begun = performance.now(); $('#play').click()")
+    tab.until("/epoch 15loss/.test(text('.figures'))")
+    assert tab.ask("performance.now() - begun") > 1300
 
 
 def test_keys_do_what_buttons_do(at):

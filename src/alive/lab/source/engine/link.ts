@@ -17,7 +17,7 @@ export interface State {
   readonly doses: readonly Dose[];
 }
 
-export const MOST_EPOCHS = 20000;
+export const MOST_EPOCHS = 100000;
 export const SHARED: readonly (keyof Settings)[] = ["data", "seed"]; // the same for both networks
 const NAMES = Object.keys(DEFAULTS) as (keyof Settings)[];
 

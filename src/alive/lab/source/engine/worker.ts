@@ -66,7 +66,7 @@ interface Scope {
 }
 
 const SLICE = 12; // milliseconds between looks at the mail
-const FRAME = 20; // milliseconds between two frames at least
+const FRAME = 15; // milliseconds between two frames at least
 const MAPPED = 4; // a map may take one part in so many of the time
 const COARSE = { most: 40, work: 6e6 }; // cells a side of a map while it runs, and products that it may take
 const FINE = { most: 100, work: 60e6 };
@@ -129,13 +129,16 @@ export function serve(scope: Scope): void {
       if (!wants()) isOn = false;
     }
     if (isDue && isFree && performance.now() - fresh >= FRAME) show();
-    if (wants() || isDue) again();
+    if (wants()) again(epoch() < target || !pace ? 0 : ((1 - owed) * 1000) / pace);
+    else if (isDue && isFree) again(FRAME); // otherwise "drawn" wakes us
   }
 
-  function again(): void {
+  /** Tick again: at once, but after the mail that has come; or after some milliseconds, and sleep until then. */
+  function again(wait = 0): void {
     if (isTicking) return;
     isTicking = true;
-    channel.port2.postMessage(0);
+    if (wait < 1) channel.port2.postMessage(0);
+    else setTimeout(tick, Math.min(wait, FRAME));
   }
 
   function show(): void {

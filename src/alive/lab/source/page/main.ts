@@ -11,6 +11,7 @@ import {
   load,
   METHODS,
   misfits,
+  MOST_EPOCHS,
   MOST_POINTS,
   OPTIMISERS,
   type Order,
@@ -37,6 +38,7 @@ import { aboutLayer, aboutUnit, counts, type Lines, percent, scores, summary, tu
 
 const XOR: Point[] = [[-0.5, -0.5, 0], [0.5, 0.5, 0], [-0.5, 0.5, 1], [0.5, -0.5, 1]]; // prettier-ignore
 const LETTERS = ["A", "B"] as const;
+const HINT = "Point at a unit to see what it answers; click a layer to see who dies there. With the keyboard: Tab to the network, then the arrow keys.";
 
 const $ = <E extends HTMLElement = HTMLElement>(id: string): E => document.getElementById(id) as E;
 const form = $<HTMLFormElement>("form");
@@ -52,6 +54,7 @@ let maps: { values: Float32Array; size: number }[] = [];
 let edited: 0 | 1 = 0;
 let chosen: Place | null = null;
 let hovered: Place | null = null;
+let latest: Place | null = null; // that was pointed at: what is said of it stays when the pointer leaves
 let isEmpty = false;
 let isDrawn = true;
 let colour = colours();
@@ -74,6 +77,8 @@ function begin(next: State): void {
   view = viewOf(data, own);
   frame = null;
   chosen = hovered = null;
+  const there = latest && state.nets[latest.net];
+  if (!latest || !there || latest.layer >= there.depth || latest.unit >= there.width) latest = null;
   history = [];
   maps = [];
   isEmpty = data.train.count < 1;
@@ -84,6 +89,7 @@ function begin(next: State): void {
   isEmpty ||= faults.length > 0;
   if (isEmpty) number++;
   else tell({ type: "begin", number: ++number, state, view });
+  tell({ type: "probe", place: latest });
   remember();
   draw();
 }
@@ -285,12 +291,17 @@ const isSame = (a: Place | null, b: Place | null): boolean => a?.net === b?.net 
 function point(place: Place | null): void {
   if (isSame(place, hovered)) return;
   hovered = place;
-  tell({ type: "probe", place: hovered ?? chosen });
+  look();
 }
 
 function choose(place: Place | null): void {
   chosen = isSame(place, chosen) ? null : place;
-  tell({ type: "probe", place: hovered ?? chosen });
+  look();
+}
+
+function look(): void {
+  latest = hovered ?? chosen ?? latest;
+  tell({ type: "probe", place: latest });
 }
 
 // Drawing.
@@ -298,7 +309,7 @@ function choose(place: Place | null): void {
 function draw(): void {
   isDrawn = true;
   const isRunning = frame?.isRunning ?? false;
-  $("play").innerHTML = isRunning ? `<span aria-hidden="true">❚❚</span> <span class="word">Pause</span>` : `<span aria-hidden="true">▶</span> <span class="word">Play</span>`;
+  mark($("play"), `<span aria-hidden="true">${isRunning ? "❚❚" : "▶"}</span> <span class="word">${isRunning ? "Pause" : "Play"}</span>`);
   for (const id of ["play", "step", "back", "share", "code"]) $<HTMLButtonElement>(id).disabled = isEmpty;
   state.nets.forEach((settings, k) => drawNet(settings, frame?.nets[k], k));
   drawDetail();
@@ -309,6 +320,7 @@ function draw(): void {
   $<HTMLButtonElement>("cure-mirrored").disabled = !net || settings.width < 2 || settings.method === "farkas";
   $("weighs").hidden = !settings.method.startsWith("sep-") && !(net?.penalises);
   const stopped = (frame?.nets ?? []).flatMap((each, k) => (each.stopped ? [letter(k) + each.stopped] : []));
+  if (frame && frame.epoch >= MOST_EPOCHS) stopped.push(`The page ends at ${MOST_EPOCHS.toLocaleString("en")} epochs.`);
   if (stopped.length) say(stopped);
   if (frame) tell({ type: "drawn" });
 }
@@ -336,13 +348,15 @@ function drawNet(settings: Settings, net: Shown | undefined, k: number): void {
 }
 
 function drawDetail(): void {
-  const place = hovered ?? chosen;
+  const place = latest;
   const net = place && frame?.nets[place.net];
   const settings = place && state.nets[place.net];
   const probe = frame?.probe && isSame(frame.probe.place, place) ? frame.probe : null;
   const canvas = $<HTMLCanvasElement>("response");
   const cutoff = settings ? ACTIVATIONS[settings.activation].cutoff : 0;
   canvas.hidden = !place;
+  $("detail").classList.toggle("hinting", !place);
+  if (!place && $("about").dataset["text"]) put($("about"), [{ title: "", body: HINT }]);
   drawResponse(canvas, probe?.response ?? null, probe?.size ?? 0, cutoff, view, data, colour);
   if (!place || !net || !settings) return;
   const lines: Lines[] = [aboutUnit(net, settings, place, data.train.count, letter(place.net)), aboutLayer(net, settings, place.layer, data.train.count)];
@@ -354,8 +368,18 @@ function put(where: HTMLElement, lines: readonly Lines[]): void {
   const text = JSON.stringify(lines);
   if (where.dataset["text"] === text) return;
   where.dataset["text"] = text;
-  where.replaceChildren(...lines.flatMap(({ title, body }) => [Object.assign(document.createElement("h3"), { textContent: title }), Object.assign(document.createElement("p"), { textContent: body })]));
+  const part = (name: string, text: string): HTMLElement[] => (text ? [Object.assign(document.createElement(name), { textContent: text })] : []);
+  where.replaceChildren(...lines.flatMap(({ title, body }) => [...part("h3", title), ...part("p", body)]));
 }
+
+/** Write markup, only where it differs. */
+function mark(where: Element, markup: string): void {
+  if (marked.get(where) === markup) return;
+  marked.set(where, markup);
+  where.innerHTML = markup;
+}
+
+const marked = new WeakMap<Element, string>();
 
 function drawNumbers(): void {
   const lossCurves: Curve[] = history.map((kept, k) => ({ values: kept.loss, colour: colour.ink, dash: k ? [5, 4] : [] }));
@@ -376,14 +400,14 @@ function drawNumbers(): void {
     if (net) canvas.setAttribute("aria-label", `Over the epochs: accuracy, dead units and dead points; now ${summary(net, frame!.epoch, data.train.count)}`);
   });
   if (!frame) {
-    for (const id of ["census", "scores", "turns"]) $(id).replaceChildren();
+    for (const id of ["census", "scores", "turns"]) mark($(id), "");
     return;
   }
-  $("census").innerHTML = counts(frame.nets, letter);
-  $("scores").innerHTML = scores(frame.nets, data);
+  mark($("census"), counts(frame.nets, letter));
+  mark($("scores"), scores(frame.nets, data));
   const turns = frame.nets.flatMap((net, k) => net.turns.map((turn) => ({ turn, k }))).sort((a, b) => b.turn.epoch - a.turn.epoch).slice(0, 6);
   const lines = turns.length ? turns.map(({ turn, k }) => turnText(turn, state.nets[k]!, letter(k))) : ["No unit has died or revived yet."];
-  $("turns").replaceChildren(...lines.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+  mark($("turns"), lines.map((text) => `<li>${text}</li>`).join(""));
 }
 
 // Wiring.
@@ -479,5 +503,6 @@ function wire(): void {
   new ResizeObserver(redraw).observe($("middle"));
 }
 
+put($("about"), [{ title: "", body: HINT }]);
 wire();
 open(location.hash);

@@ -23,23 +23,38 @@ export function viewOf(data: Data, isOwn: boolean): View {
 
 type Paint = (value: number) => readonly [number, number, number];
 
+/** Pictures that were painted, by their numbers: most frames show the map of an earlier one. */
+const painted = new WeakMap<Float32Array, { readonly small: OffscreenCanvas; readonly colour: Colours }>();
+
 /** Numbers of a lattice as a picture, smoothed. */
-function picture(pen: CanvasRenderingContext2D, values: Float32Array, size: number, side: number, paint: Paint): void {
-  const small = new OffscreenCanvas(size, size);
-  const inner = small.getContext("2d")!;
-  const image = inner.createImageData(size, size);
-  values.forEach((value, k) => {
-    const [r, g, b] = paint(value);
-    image.data.set([r, g, b, 255], 4 * k);
-  });
-  inner.putImageData(image, 0, 0);
+function picture(pen: CanvasRenderingContext2D, values: Float32Array, size: number, side: number, colour: Colours, paint: Paint): void {
+  let kept = painted.get(values);
+  if (kept?.colour !== colour) {
+    kept = { small: pixels(values, size, paint), colour };
+    painted.set(values, kept);
+  }
   pen.save();
   pen.beginPath();
   pen.roundRect(0, 0, side, side, 6);
   pen.clip();
   pen.imageSmoothingQuality = "high";
-  pen.drawImage(small, 0, 0, side, side);
+  pen.drawImage(kept.small, 0, 0, side, side);
   pen.restore();
+}
+
+function pixels(values: Float32Array, size: number, paint: Paint): OffscreenCanvas {
+  const small = new OffscreenCanvas(size, size);
+  const pen = small.getContext("2d")!;
+  const image = pen.createImageData(size, size);
+  for (let k = 0; k < values.length; k++) {
+    const [r, g, b] = paint(values[k]!);
+    image.data[4 * k] = r;
+    image.data[4 * k + 1] = g;
+    image.data[4 * k + 2] = b;
+    image.data[4 * k + 3] = 255;
+  }
+  pen.putImageData(image, 0, 0);
+  return small;
 }
 
 export function drawDecision(canvas: HTMLCanvasElement, values: Float32Array | null, size: number, view: View, data: Data, marked: ReadonlySet<number>, colour: Colours): void {
@@ -48,7 +63,7 @@ export function drawDecision(canvas: HTMLCanvasElement, values: Float32Array | n
   const { pen, width } = found;
   const [zero, one, card] = [rgb(colour.zero), rgb(colour.one), rgb(colour.card)];
   if (values)
-    picture(pen, values, size, width, (logit) => {
+    picture(pen, values, size, width, colour, (logit) => {
       const p = 1 / (1 + Math.exp(-logit));
       const [to, share] = p > 0.5 ? [one, p - 0.5] : [zero, 0.5 - p];
       const part = Number.isFinite(p) ? 0.1 + share : 0;
@@ -65,7 +80,7 @@ export function drawResponse(canvas: HTMLCanvasElement, response: Float32Array |
   if (response) {
     const top = response.reduce((most, each) => Math.max(most, each - cutoff), 1e-12);
     const [on, off, card] = [rgb(colour.alive), rgb(colour.off), rgb(colour.card)];
-    picture(pen, response, size, width, (z) => {
+    picture(pen, response, size, width, colour, (z) => {
       if (!(z > cutoff)) return off;
       const part = 0.25 + (0.75 * (z - cutoff)) / top;
       return [0, 1, 2].map((c) => card[c]! + (on[c]! - card[c]!) * part) as [number, number, number];
