@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 
+DOCS = Path(__file__).parents[2] / "docs"
 SHOWN = "!!document.querySelector('#census tbody')"
 RESTS = f"{SHOWN} && word() === 'Play' && !/ of /.test(text('.figures'))"
 HELPERS = """
@@ -108,6 +110,15 @@ def test_presets_are_what_their_sentences_say(at):
     assert "died" in found["a-unit-dies"][3].split("Epoch")[1]
     assert found["a-unit-dies"][0][0] == 12
     assert found["a-unit-dies"][2] > 0.95
+
+
+def test_the_document_shows_every_preset(at):
+    text = (DOCS / "lab.md").read_text()
+    for preset in presets(at()):
+        assert f"[{preset['title']}](../src/alive/lab/page.html#{preset['link']})" in text
+        assert preset["sentence"] in text
+        assert f"(lab-{preset['name']}.png)" in text
+        assert (DOCS / f"lab-{preset['name']}.png").exists()
 
 
 def test_a_link_brings_back_the_picture(at):

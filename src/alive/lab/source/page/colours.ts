@@ -14,9 +14,12 @@ export interface Colours {
   readonly one: string;
   readonly points: string;
   readonly off: string;
+  readonly cross: string;
+  readonly slash: string;
+  readonly deaths: string;
 }
 
-const NAMES = ["ink", "soft", "line", "card", "alive", "linear", "dead", "broken", "mark", "zero", "one", "points", "off"] as const;
+const NAMES = ["ink", "soft", "line", "card", "alive", "linear", "dead", "broken", "mark", "zero", "one", "points", "off", "cross", "slash", "deaths"] as const;
 
 export function colours(): Colours {
   const style = getComputedStyle(document.documentElement);

@@ -62,7 +62,7 @@ function unit(pen: CanvasRenderingContext2D, state: number, x: number, y: number
   }
   const side = Math.min(w, h) * 0.26;
   const [cx, cy] = [x + w / 2, y + h / 2];
-  pen.strokeStyle = state === DEAD ? colour.card : colour.ink;
+  pen.strokeStyle = state === DEAD ? colour.cross : colour.slash;
   pen.lineWidth = Math.max(1, Math.min(1.6, side / 2));
   pen.beginPath();
   pen.moveTo(cx - side, cy + side);

@@ -393,7 +393,7 @@ function drawNumbers(): void {
     const part = (name: Column, of: number): number[] => kept?.[name].map((each) => each / of) ?? [];
     drawCurves(canvas, [
       { values: part("deadPoints", data.train.count), colour: colour.points, dash: [1.5, 3] },
-      { values: part("deadUnits", units), colour: colour.dead, dash: [6, 4] },
+      { values: part("deadUnits", units), colour: colour.deaths, dash: [6, 4] },
       { values: kept?.accuracy ?? [], colour: colour.ink, dash: [] },
     ], shares(), cures(k), colour, 110);
     const net = frame?.nets[k];

@@ -107,7 +107,7 @@ function dots(pen: CanvasRenderingContext2D, { x, y, count }: Points, view: View
     if (!marked.has(n)) continue;
     pen.beginPath();
     pen.arc(px, py, r + 2.5, 0, 2 * Math.PI);
-    pen.strokeStyle = colour.dead;
+    pen.strokeStyle = colour.deaths;
     pen.lineWidth = 1.25;
     pen.stroke();
   }
