@@ -12,8 +12,8 @@ import pytest
 
 from alive import lab
 
-SOURCE = Path(lab.__file__).parent / "source"
 ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "alive" / "lab" / "source"
 
 
 def digest():

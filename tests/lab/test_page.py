@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import unquote, urlparse
 
 import pytest
 
@@ -34,6 +38,11 @@ globalThis.middle = (what) => {
 """
 
 
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
 @pytest.fixture(scope="module")
 def at(browser, page):
     """Open the page at an address, and wait until it rests."""
@@ -48,7 +57,8 @@ def at(browser, page):
 
     yield go
     assert seen["console"] == []
-    assert all(url.startswith(("file:", "blob:", "data:", "about:")) for url in seen["requests"])
+    ours = ("file:", "blob:", "data:", "about:", "http://127.0.0.1:")
+    assert all(url.startswith(ours) for url in seen["requests"])
 
 
 def accuracy(tab, net=0):
@@ -214,6 +224,22 @@ def test_the_pace_is_kept(at):
     tab.ask("$('#pace').value = '10'; globalThis.begun = performance.now(); $('#play').click()")
     tab.until("/epoch 15loss/.test(text('.figures'))")
     assert tab.ask("performance.now() - begun") > 1300
+
+
+def test_it_works_from_a_web_site_and_asks_no_other(browser, page):
+    folder = Path(unquote(urlparse(page).path)).parent
+    handler = partial(Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        site = f"http://127.0.0.1:{server.server_port}/"
+        before = len(browser.requests)
+        browser.open(f"{site}lab.html#depth=4&width=3&epoch=5")
+        browser.ask(HELPERS)
+        browser.until(f"{RESTS} && /epoch 5loss/.test(text('.figures'))")
+        asked = [url for url in browser.requests[before:] if not url.startswith(("blob:", "data:", "about:"))]
+        assert [url.partition("#")[0] for url in asked] == [f"{site}lab.html"]
+        browser.send("Page.navigate", url="about:blank")
+        server.shutdown()
 
 
 def test_keys_do_what_buttons_do(at):

@@ -9,7 +9,12 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const { values } = parseArgs({ options: { modules: { type: "string", default: join(here, "node_modules") }, out: { type: "string", default: join(here, "..", "page.html") } } });
+const { values } = parseArgs({
+  options: {
+    modules: { type: "string", default: join(here, "node_modules") },
+    out: { type: "string", default: join(here, "..", "page.html") },
+  },
+});
 const modules = resolve(values.modules);
 const { build } = createRequire(join(modules, "x.js"))("esbuild");
 
@@ -17,7 +22,9 @@ const { build } = createRequire(join(modules, "x.js"))("esbuild");
 function sources(folder = here) {
   return readdirSync(folder, { withFileTypes: true })
     .filter((entry) => entry.name !== "node_modules")
-    .flatMap((entry) => (entry.isDirectory() ? sources(join(folder, entry.name)) : [relative(here, join(folder, entry.name))]))
+    .flatMap((entry) =>
+      entry.isDirectory() ? sources(join(folder, entry.name)) : [relative(here, join(folder, entry.name))],
+    )
     .sort();
 }
 
@@ -37,7 +44,17 @@ const shared = {
 };
 
 async function bundle(entry, options) {
-  const made = await build({ entryPoints: [join(here, entry)], bundle: true, write: false, format: "iife", target: "es2022", charset: "utf8", minify: true, legalComments: "none", ...options });
+  const made = await build({
+    entryPoints: [join(here, entry)],
+    bundle: true,
+    write: false,
+    format: "iife",
+    target: "es2022",
+    charset: "utf8",
+    minify: true,
+    legalComments: "none",
+    ...options,
+  });
   return made.outputFiles[0].text.replaceAll("</script", "<\\/script");
 }
 

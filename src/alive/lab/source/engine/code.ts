@@ -33,7 +33,10 @@ function imports(settings: Settings, doses: readonly Dose[]): string {
   return ["import alive", "import torch", ...rest.filter(Boolean), "from torch import nn", ""].join("\n");
 }
 
-const SPLIT = ["trained = torch.arange(len(labels)) % 7 != 3  # the others are for testing", "x, y = points[trained], labels[trained].double()"];
+const SPLIT = [
+  "trained = torch.arange(len(labels)) % 7 != 3  # the others are for testing",
+  "x, y = points[trained], labels[trained].double()",
+];
 
 function data({ data: name, seed }: Settings, own: readonly Point[]): string {
   const lines = {
@@ -79,7 +82,8 @@ function model(settings: Settings): string {
       `blocks = [Residual(nn.Sequential(${torch}, linear)) for linear in others]`,
       `model = nn.Sequential(first, *blocks, ${torch}, model.output)`,
     );
-  if (method === "farkas") lines.push("model = to_farkas(model, x).model  # in every layer some unit is on, whatever the input");
+  if (method === "farkas")
+    lines.push("model = to_farkas(model, x).model  # in every layer some unit is on, whatever the input");
   return lines.join("\n");
 }
 
@@ -112,14 +116,22 @@ function training(settings: Settings, doses: readonly Dose[], epochs: number): s
   let at = 0;
   const stretch = (until: number): void => {
     if (until <= at) return;
-    if (mode) lines.push(`with alive.Jumpstart(model, weight=${settings.weight}, mode="${mode}", aggregate="meansq") as keep:`, `    train(${until - at}, keep)`);
+    if (mode)
+      lines.push(
+        `with alive.Jumpstart(model, weight=${settings.weight}, mode="${mode}", aggregate="meansq") as keep:`,
+        `    train(${until - at}, keep)`,
+      );
     else lines.push(`train(${until - at})`);
     at = until;
   };
   for (const { epoch, how } of doses) {
     stretch(epoch);
     if (how === "sep-up") mode = "UP";
-    else lines.push(`initialise_(model, "mirrored", generator=torch.Generator().manual_seed(${settings.seed}))`, `optimiser = ${optimiser(settings)}`);
+    else
+      lines.push(
+        `initialise_(model, "mirrored", generator=torch.Generator().manual_seed(${settings.seed}))`,
+        `optimiser = ${optimiser(settings)}`,
+      );
   }
   stretch(epochs);
   return lines;

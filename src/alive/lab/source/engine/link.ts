@@ -57,7 +57,10 @@ export function readLink(hash: string): { state: State; faults: string[] } {
     if (NAMES.includes(name)) isSecond ? second.push([name, text]) : take(nets[0], name, text);
     else if (name === ("cure" as string)) dose(isSecond ? 1 : 0, text);
     else if (key === "compare") isTwo = text === "1";
-    else if (key === "epoch") isEpoch(text) ? (epoch = Number(text)) : faults.push(`The epoch is a whole number from 0 to ${MOST_EPOCHS}, not “${clip(text)}”.`);
+    else if (key === "epoch")
+      isEpoch(text)
+        ? (epoch = Number(text))
+        : faults.push(`The epoch is a whole number from 0 to ${MOST_EPOCHS}, not “${clip(text)}”.`);
     else if (key === "points") {
       const found = pasted(text.replace(/;/g, "\n"));
       faults.push(...found.faults);
@@ -71,10 +74,16 @@ export function readLink(hash: string): { state: State; faults: string[] } {
   for (const settings of isTwo ? nets : nets.slice(0, 1)) {
     const wrong = misfits(settings, settings.data === "own" ? own.length : 85).filter((each) => !faults.includes(each));
     if (settings.data === "own" && own.length < 1) continue; // an empty map is where one begins to click
-    if (wrong.length) Object.assign(settings, { width: Math.max(2, settings.width), method: own.length === 1 ? "none" : settings.method });
+    if (wrong.length)
+      Object.assign(settings, {
+        width: Math.max(2, settings.width),
+        method: own.length === 1 ? "none" : settings.method,
+      });
     faults.push(...wrong);
   }
-  const given = doses.filter((each) => (isTwo || !each.net) && each.epoch <= epoch).sort((one, two) => one.epoch - two.epoch);
+  const given = doses
+    .filter((each) => (isTwo || !each.net) && each.epoch <= epoch)
+    .sort((one, two) => one.epoch - two.epoch);
   return { state: { nets: isTwo ? nets : [nets[0]], own, epoch, doses: given }, faults };
 }
 

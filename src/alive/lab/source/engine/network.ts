@@ -85,11 +85,24 @@ export class Network {
     if (joined === "norm") {
       const [scale, scaleSlope] = this.take(units);
       const [shift, shiftSlope] = this.take(units);
-      norm = { scale: scale.fill(1), scaleSlope, shift, shiftSlope, mean: new Float64Array(units), variance: new Float64Array(units).fill(1) };
+      norm = {
+        scale: scale.fill(1),
+        scaleSlope,
+        shift,
+        shiftSlope,
+        mean: new Float64Array(units),
+        variance: new Float64Array(units).fill(1),
+      };
     }
     const own = (count: number): Float64Array => new Float64Array(count);
     const farkas = isFarkas
-      ? { place, weight: own(units * inputs), bias: own(units), weightSlope: own(units * inputs), biasSlope: own(units) }
+      ? {
+          place,
+          weight: own(units * inputs),
+          bias: own(units),
+          weightSlope: own(units * inputs),
+          biasSlope: own(units),
+        }
       : null;
     return { inputs, units, weight, bias, weightSlope, biasSlope, norm, farkas };
   }
@@ -135,7 +148,8 @@ function fold(layer: Dense, farkas: Farkas, cutoff: number): void {
   for (let j = 0, free = 0; j < units; j++) {
     if (j === place) continue;
     for (let i = 0; i < inputs; i++)
-      weightSlope[free * inputs + i] = farkas.weightSlope[j * inputs + i]! + share * farkas.weightSlope[place * inputs + i]!;
+      weightSlope[free * inputs + i] =
+        farkas.weightSlope[j * inputs + i]! + share * farkas.weightSlope[place * inputs + i]!;
     biasSlope[free++] = farkas.biasSlope[j]! + share * toBound;
   }
   biasSlope[units - 1] = farkas.biasSlope[place]! - toBound;
@@ -216,7 +230,13 @@ export class Back {
 }
 
 /** Gradient of all parameters, from ∂/∂logit [N] and what `pull` adds to ∂/∂z of a layer. */
-export function backward(network: Network, pass: Pass, room: Back, logitSlope: Float64Array, pull: (k: number, g: Float64Array) => void): void {
+export function backward(
+  network: Network,
+  pass: Pass,
+  room: Back,
+  logitSlope: Float64Array,
+  pull: (k: number, g: Float64Array) => void,
+): void {
   const { count } = pass;
   const { depth, output, joined } = network;
   slopesOf(output.weightSlope, output.biasSlope, logitSlope, pass.h[depth - 1]!, 1, output.inputs, count);
@@ -242,17 +262,42 @@ export function backward(network: Network, pass: Pass, room: Back, logitSlope: F
 // The three products take four rows at a time: a number that was read is used four times before the next is read.
 
 /** z = W h + b */
-export function linear(W: Float64Array, b: Float64Array, h: Float64Array, z: Float64Array, rows: number, columns: number, count: number): void {
+export function linear(
+  W: Float64Array,
+  b: Float64Array,
+  h: Float64Array,
+  z: Float64Array,
+  rows: number,
+  columns: number,
+  count: number,
+): void {
   for (let j = 0; j < rows; j++) combine(W, j * columns, 1, h, z, j * count, columns, count, b[j]!);
 }
 
 /** out = Wᵀ g */
-function transposed(W: Float64Array, g: Float64Array, out: Float64Array, rows: number, columns: number, count: number): void {
+function transposed(
+  W: Float64Array,
+  g: Float64Array,
+  out: Float64Array,
+  rows: number,
+  columns: number,
+  count: number,
+): void {
   for (let i = 0; i < columns; i++) combine(W, i, columns, g, out, i * count, rows, count, 0);
 }
 
 /** One row of `out`: a sum of `terms` rows of `h`, with weights from W[first] on, every `stride`, and a constant. */
-function combine(W: Float64Array, first: number, stride: number, h: Float64Array, out: Float64Array, at: number, terms: number, count: number, constant: number): void {
+function combine(
+  W: Float64Array,
+  first: number,
+  stride: number,
+  h: Float64Array,
+  out: Float64Array,
+  at: number,
+  terms: number,
+  count: number,
+  constant: number,
+): void {
   const w = (i: number): number => (i < terms ? W[first + i * stride]! : 0);
   const row = (i: number): number => (i < terms ? i : 0) * count;
   for (let i = 0; i < terms; i += 4) {
@@ -260,12 +305,18 @@ function combine(W: Float64Array, first: number, stride: number, h: Float64Array
     const [r0, r1, r2, r3] = [row(i), row(i + 1), row(i + 2), row(i + 3)];
     const left = terms - i;
     if (i === 0)
-      if (left > 3) for (let n = 0; n < count; n++) out[at + n] = w0 * h[r0 + n]! + w1 * h[r1 + n]! + w2 * h[r2 + n]! + w3 * h[r3 + n]!;
-      else if (left > 2) for (let n = 0; n < count; n++) out[at + n] = w0 * h[r0 + n]! + w1 * h[r1 + n]! + w2 * h[r2 + n]!;
+      if (left > 3)
+        for (let n = 0; n < count; n++)
+          out[at + n] = w0 * h[r0 + n]! + w1 * h[r1 + n]! + w2 * h[r2 + n]! + w3 * h[r3 + n]!;
+      else if (left > 2)
+        for (let n = 0; n < count; n++) out[at + n] = w0 * h[r0 + n]! + w1 * h[r1 + n]! + w2 * h[r2 + n]!;
       else if (left > 1) for (let n = 0; n < count; n++) out[at + n] = w0 * h[r0 + n]! + w1 * h[r1 + n]!;
       else for (let n = 0; n < count; n++) out[at + n] = w0 * h[r0 + n]!;
-    else if (left > 3) for (let n = 0; n < count; n++) out[at + n]! += w0 * h[r0 + n]! + w1 * h[r1 + n]! + w2 * h[r2 + n]! + w3 * h[r3 + n]!;
-    else if (left > 2) for (let n = 0; n < count; n++) out[at + n]! += w0 * h[r0 + n]! + w1 * h[r1 + n]! + w2 * h[r2 + n]!;
+    else if (left > 3)
+      for (let n = 0; n < count; n++)
+        out[at + n]! += w0 * h[r0 + n]! + w1 * h[r1 + n]! + w2 * h[r2 + n]! + w3 * h[r3 + n]!;
+    else if (left > 2)
+      for (let n = 0; n < count; n++) out[at + n]! += w0 * h[r0 + n]! + w1 * h[r1 + n]! + w2 * h[r2 + n]!;
     else if (left > 1) for (let n = 0; n < count; n++) out[at + n]! += w0 * h[r0 + n]! + w1 * h[r1 + n]!;
     else for (let n = 0; n < count; n++) out[at + n]! += w0 * h[r0 + n]!;
   }
@@ -273,7 +324,15 @@ function combine(W: Float64Array, first: number, stride: number, h: Float64Array
 }
 
 /** ∂/∂W = g hᵀ, ∂/∂b = Σ g */
-function slopesOf(dW: Float64Array, db: Float64Array, g: Float64Array, h: Float64Array, rows: number, columns: number, count: number): void {
+function slopesOf(
+  dW: Float64Array,
+  db: Float64Array,
+  g: Float64Array,
+  h: Float64Array,
+  rows: number,
+  columns: number,
+  count: number,
+): void {
   for (let j = 0; j < rows; j++) {
     const at = j * count;
     let total = 0;
@@ -322,7 +381,14 @@ function moments(u: Float64Array, mean: Float64Array, variance: Float64Array, co
   }
 }
 
-function normalise(norm: Norm, mean: Float64Array, variance: Float64Array, z: Float64Array, hat: Float64Array, count: number): void {
+function normalise(
+  norm: Norm,
+  mean: Float64Array,
+  variance: Float64Array,
+  z: Float64Array,
+  hat: Float64Array,
+  count: number,
+): void {
   for (let j = 0; j < mean.length; j++) {
     const inverse = 1 / Math.sqrt(variance[j]! + NORM_EPS);
     for (let k = j * count; k < (j + 1) * count; k++) {
@@ -352,7 +418,12 @@ function normaliseBack(norm: Norm, hat: Float64Array, variance: Float64Array, g:
 const AT_ONCE = 256;
 
 /** In eval mode, what one unit of a layer computes of many points [2, N]; of the output where no layer is named. */
-export function respond(network: Network, x: Float64Array, count: number, place?: { layer: number; unit: number }): Float64Array {
+export function respond(
+  network: Network,
+  x: Float64Array,
+  count: number,
+  place?: { layer: number; unit: number },
+): Float64Array {
   const result = new Float64Array(count);
   const size = network.width * AT_ONCE;
   let [z, h, last] = [new Float64Array(size), new Float64Array(size), new Float64Array(size)];
@@ -372,7 +443,8 @@ export function respond(network: Network, x: Float64Array, count: number, place?
       [z, last] = [last, z];
     }
     if (place) result.set(last.subarray(place.unit * some, (place.unit + 1) * some), from);
-    else linear(network.output.weight, network.output.bias, h, result.subarray(from, from + some), 1, network.width, some);
+    else
+      linear(network.output.weight, network.output.bias, h, result.subarray(from, from + some), 1, network.width, some);
   }
   return result;
 }

@@ -29,20 +29,58 @@ export function penalty(found: Extremes, axes: string, cutoff: number): number {
 }
 
 /** Add λ·∂A/∂z of one layer to g [C, N]; equal extremes share the gradient. */
-export function pull(pass: Pass, found: Extremes, axes: string, cutoff: number, weight: number, k: number, g: Float64Array): void {
+export function pull(
+  pass: Pass,
+  found: Extremes,
+  axes: string,
+  cutoff: number,
+  weight: number,
+  k: number,
+  g: Float64Array,
+): void {
   const { units, count, layers } = found;
   const wanted = asked(axes, found);
   const z = pass.z[k]!;
   if (wanted.units)
     for (let j = 0; j < units; j++)
-      share(z, g, j * count, 1, count, found.unitTop[k * units + j]!, found.unitBottom[k * units + j]!, cutoff, weight / (layers * units));
+      share(
+        z,
+        g,
+        j * count,
+        1,
+        count,
+        found.unitTop[k * units + j]!,
+        found.unitBottom[k * units + j]!,
+        cutoff,
+        weight / (layers * units),
+      );
   if (wanted.points)
     for (let n = 0; n < count; n++)
-      share(z, g, n, count, units, found.pointTop[k * count + n]!, found.pointBottom[k * count + n]!, cutoff, weight / (layers * count));
+      share(
+        z,
+        g,
+        n,
+        count,
+        units,
+        found.pointTop[k * count + n]!,
+        found.pointBottom[k * count + n]!,
+        cutoff,
+        weight / (layers * count),
+      );
 }
 
 /** One group of entries, `first`, `first + stride` …: the gradient of factor·s² with s of its top and bottom. */
-function share(z: Float64Array, g: Float64Array, first: number, stride: number, size: number, top: number, bottom: number, cutoff: number, factor: number): void {
+function share(
+  z: Float64Array,
+  g: Float64Array,
+  first: number,
+  stride: number,
+  size: number,
+  top: number,
+  bottom: number,
+  cutoff: number,
+  factor: number,
+): void {
   const slope = factor * slack(top, bottom, cutoff); // 2 s · ½
   if (!(slope > 0)) return;
   const last = first + stride * size;

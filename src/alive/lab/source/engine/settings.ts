@@ -108,7 +108,10 @@ export function clip(text: string): string {
 export function misfits(settings: Settings, points: number): string[] {
   const { width, start, method } = settings;
   const said: [boolean, string][] = [
-    [start === "mirrored" && width < 2, "The mirrored start needs width 2 or more: one unit cannot carry both u and −u."],
+    [
+      start === "mirrored" && width < 2,
+      "The mirrored start needs width 2 or more: one unit cannot carry both u and −u.",
+    ],
     [method === "farkas" && width < 2, "Farkas layers need width 2 or more: one unit has no other to answer for."],
     [method === "batch-norm" && points < 2, "Batch norm needs two points or more: one has no spread."],
     [points < 1, "There are no points to learn from: click into the map, or paste some."],

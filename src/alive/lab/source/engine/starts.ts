@@ -17,7 +17,8 @@ type Initialiser = (hidden: readonly Plain[], output: Plain, chance: Chance) => 
 
 const INITIALISERS: Record<Start, Initialiser> = {
   glorot(hidden, output, chance) {
-    for (const { weight, inputs, units } of [...hidden, output]) chance.uniform(weight, Math.sqrt(6 / (inputs + units)));
+    for (const { weight, inputs, units } of [...hidden, output])
+      chance.uniform(weight, Math.sqrt(6 / (inputs + units)));
   },
   kaiming(hidden, output, chance) {
     for (const { weight, inputs } of [...hidden, output]) chance.normal(weight, Math.sqrt(2) / Math.sqrt(inputs));
@@ -47,8 +48,14 @@ function mirror({ inputs, units, weight }: Plain, isFirst: boolean, isLast: bool
   const pairs = Math.floor(inputs / 2); // of units that are read
   const carried = isFirst ? inputs : pairs;
   const rows = isLast ? units : Math.floor(units / 2);
-  const core = isLast ? glorot(rows, carried, chance) : rows === carried ? identity(rows) : orthogonal(rows, carried, chance);
-  const all = isLast ? core : [...core, ...core.map((row) => row.map((w) => -w)), ...glorot(units % 2, carried, chance)];
+  const core = isLast
+    ? glorot(rows, carried, chance)
+    : rows === carried
+      ? identity(rows)
+      : orthogonal(rows, carried, chance);
+  const all = isLast
+    ? core
+    : [...core, ...core.map((row) => row.map((w) => -w)), ...glorot(units % 2, carried, chance)];
   all.forEach((row, j) => {
     row.forEach((w, i) => {
       weight[j * inputs + i] = w;
@@ -84,7 +91,9 @@ function orthogonal(rows: number, columns: number, chance: Chance): number[][] {
     const length = Math.sqrt(dot(own, own));
     basis.push(own.map((each) => each / length));
   }
-  return Array.from({ length: rows }, (_, j) => Array.from({ length: columns }, (_, i) => (isWide ? basis[j]![i]! : basis[i]![j]!)));
+  return Array.from({ length: rows }, (_, j) =>
+    Array.from({ length: columns }, (_, i) => (isWide ? basis[j]![i]! : basis[i]![j]!)),
+  );
 }
 
 function dot(a: readonly number[], b: readonly number[]): number {

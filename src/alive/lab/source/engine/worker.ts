@@ -190,7 +190,14 @@ export function serve(scope: Scope): void {
       case "begin": {
         const { nets, own } = order.state;
         runs = nets.map((settings) => new Run(settings, load(settings, own)));
-        [number, view, target, since, counted, countedAt] = [order.number, order.view, order.state.epoch, 0, 0, performance.now()];
+        [number, view, target, since, counted, countedAt] = [
+          order.number,
+          order.view,
+          order.state.epoch,
+          0,
+          0,
+          performance.now(),
+        ];
         [doses, given] = [[...order.state.doses], []];
         [isOn, measured, last] = [false, 0, performance.now()];
         dose();

@@ -19,11 +19,30 @@ export interface Colours {
   readonly deaths: string;
 }
 
-const NAMES = ["ink", "soft", "line", "card", "alive", "linear", "dead", "broken", "mark", "zero", "one", "points", "off", "cross", "slash", "deaths"] as const;
+const NAMES = [
+  "ink",
+  "soft",
+  "line",
+  "card",
+  "alive",
+  "linear",
+  "dead",
+  "broken",
+  "mark",
+  "zero",
+  "one",
+  "points",
+  "off",
+  "cross",
+  "slash",
+  "deaths",
+] as const;
 
 export function colours(): Colours {
   const style = getComputedStyle(document.documentElement);
-  return Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()])) as unknown as Colours;
+  return Object.fromEntries(
+    NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]),
+  ) as unknown as Colours;
 }
 
 export function rgb(hex: string): [number, number, number] {

@@ -21,7 +21,14 @@ interface Scale {
 }
 
 export function shares(): Scale {
-  return { ticks: [[0, "0"], [0.5, "½"], [1, "1"]], at: (value) => value };
+  return {
+    ticks: [
+      [0, "0"],
+      [0.5, "½"],
+      [1, "1"],
+    ],
+    at: (value) => value,
+  };
 }
 
 export function powers(curves: readonly Curve[]): Scale {
@@ -29,7 +36,10 @@ export function powers(curves: readonly Curve[]): Scale {
   for (const { values } of curves) for (const value of values) if (Number.isFinite(value)) high = Math.max(high, value);
   const top = Math.ceil(Math.log10(high) - 1e-9);
   const bottom = Math.log10(LEAST);
-  const ticks = Array.from({ length: top - bottom + 1 }, (_, k): [number, string] => [10 ** (bottom + k), tick(bottom + k)]);
+  const ticks = Array.from({ length: top - bottom + 1 }, (_, k): [number, string] => [
+    10 ** (bottom + k),
+    tick(bottom + k),
+  ]);
   const every = Math.ceil(ticks.length / 5);
   return {
     ticks: ticks.filter((_, k) => (ticks.length - 1 - k) % every === 0),
@@ -41,7 +51,14 @@ function tick(power: number): string {
   return power >= 0 && power < 4 ? `${10 ** power}` : power < 0 && power > -3 ? `${10 ** power}` : `1e${power}`;
 }
 
-export function drawCurves(canvas: HTMLCanvasElement, curves: readonly Curve[], scale: Scale, cures: readonly number[], colour: Colours, height = 120): void {
+export function drawCurves(
+  canvas: HTMLCanvasElement,
+  curves: readonly Curve[],
+  scale: Scale,
+  cures: readonly number[],
+  colour: Colours,
+  height = 120,
+): void {
   const found = sheet(canvas, height);
   if (!found) return;
   const { pen, width } = found;

@@ -17,13 +17,24 @@ const LEFT = 42;
 const RIGHT = 10;
 const WIDEST = 44;
 
-function measures(width: number, { depth, width: units }: Settings): { column: number; row: number; left: number; high: number } {
+function measures(
+  width: number,
+  { depth, width: units }: Settings,
+): { column: number; row: number; left: number; high: number } {
   const column = Math.min(WIDEST, (width - LEFT - RIGHT) / depth);
   const row = Math.max(6, Math.min(42, 256 / units));
   return { column, row, left: LEFT, high: units * row };
 }
 
-export function drawGrid(canvas: HTMLCanvasElement, shown: Shown, settings: Settings, points: number, chosen: Spot | null, hovered: Spot | null, colour: Colours): void {
+export function drawGrid(
+  canvas: HTMLCanvasElement,
+  shown: Shown,
+  settings: Settings,
+  points: number,
+  chosen: Spot | null,
+  hovered: Spot | null,
+  colour: Colours,
+): void {
   const { row, high } = measures(canvas.clientWidth, settings);
   const found = sheet(canvas, TOP + high + GAP + LINE + FOOT);
   if (!found) return;
@@ -37,8 +48,19 @@ export function drawGrid(canvas: HTMLCanvasElement, shown: Shown, settings: Sett
   const gap = column > 6 ? Math.min(2, column / 6) : column > 3 ? 0.5 : 0;
   for (let k = 0; k < settings.depth; k++)
     for (let j = 0; j < settings.width; j++)
-      unit(pen, shown.units[k * settings.width + j]!, left + k * column + gap, TOP + j * row + 1, column - 2 * gap, row - 2, colour);
-  for (const [spot, thick] of [[hovered, 1.5], [chosen, 2]] as const) {
+      unit(
+        pen,
+        shown.units[k * settings.width + j]!,
+        left + k * column + gap,
+        TOP + j * row + 1,
+        column - 2 * gap,
+        row - 2,
+        colour,
+      );
+  for (const [spot, thick] of [
+    [hovered, 1.5],
+    [chosen, 2],
+  ] as const) {
     if (!spot) continue;
     pen.strokeStyle = colour.ink;
     pen.lineWidth = thick;
@@ -48,8 +70,17 @@ export function drawGrid(canvas: HTMLCanvasElement, shown: Shown, settings: Sett
 }
 
 /** Dead: dark, small and crossed out. Linear: bright, with a slanted bar. Alive: a full block. */
-function unit(pen: CanvasRenderingContext2D, state: number, x: number, y: number, w: number, h: number, colour: Colours): void {
-  pen.fillStyle = state === DEAD ? colour.dead : state === LINEAR ? colour.linear : state === BROKEN ? colour.broken : colour.alive;
+function unit(
+  pen: CanvasRenderingContext2D,
+  state: number,
+  x: number,
+  y: number,
+  w: number,
+  h: number,
+  colour: Colours,
+): void {
+  pen.fillStyle =
+    state === DEAD ? colour.dead : state === LINEAR ? colour.linear : state === BROKEN ? colour.broken : colour.alive;
   const isRoomy = w >= 6 && h >= 6;
   pen.beginPath();
   pen.roundRect(x, y, w, h, isRoomy ? 2.5 : 0);
@@ -74,7 +105,16 @@ function unit(pen: CanvasRenderingContext2D, state: number, x: number, y: number
   pen.stroke();
 }
 
-function deadLine(pen: CanvasRenderingContext2D, shown: Shown, points: number, left: number, top: number, column: number, across: number, colour: Colours): void {
+function deadLine(
+  pen: CanvasRenderingContext2D,
+  shown: Shown,
+  points: number,
+  left: number,
+  top: number,
+  column: number,
+  across: number,
+  colour: Colours,
+): void {
   const y = (share: number): number => top + LINE * (1 - share);
   pen.fillStyle = colour.soft;
   pen.textAlign = "right";
@@ -108,7 +148,9 @@ function deadLine(pen: CanvasRenderingContext2D, shown: Shown, points: number, l
   pen.textBaseline = "top";
   pen.textAlign = "center";
   const every = [1, 2, 5, 10, 20, 50].find((each) => each * column >= 26) ?? 50;
-  for (let k = 0; k < depth; k++) if (k === 0 || (k + 1) % every === 0) if (k === 0 || every === 1 || k * column > 20) pen.fillText(`${k + 1}`, middle(k), y(0) + 5);
+  for (let k = 0; k < depth; k++)
+    if (k === 0 || (k + 1) % every === 0)
+      if (k === 0 || every === 1 || k * column > 20) pen.fillText(`${k + 1}`, middle(k), y(0) + 5);
 }
 
 /** The unit below a place of the canvas; below the units, the layer's first. */

@@ -38,7 +38,8 @@ import { aboutLayer, aboutUnit, counts, type Lines, percent, scores, summary, tu
 
 const XOR: Point[] = [[-0.5, -0.5, 0], [0.5, 0.5, 0], [-0.5, 0.5, 1], [0.5, -0.5, 1]]; // prettier-ignore
 const LETTERS = ["A", "B"] as const;
-const HINT = "Point at a unit to see what it answers; click a layer to see who dies there. With the keyboard: Tab to the network, then the arrow keys.";
+const HINT =
+  "Point at a unit to see what it answers; click a layer to see who dies there. With the keyboard: Tab to the network, then the arrow keys.";
 
 const $ = <E extends HTMLElement = HTMLElement>(id: string): E => document.getElementById(id) as E;
 const form = $<HTMLFormElement>("form");
@@ -127,7 +128,9 @@ function receive(told: Frame): void {
   const wasRunning = frame?.isRunning;
   frame = told;
   told.nets.forEach((net, k) => {
-    const kept = (history[k] ??= Object.fromEntries(Object.keys(net.history).map((name) => [name, []])) as unknown as Record<Column, number[]>);
+    const kept = (history[k] ??= Object.fromEntries(
+      Object.keys(net.history).map((name) => [name, []]),
+    ) as unknown as Record<Column, number[]>);
     for (const name of Object.keys(kept) as Column[]) {
       kept[name].length = Math.min(kept[name].length, told.since);
       for (const each of net.history[name]) kept[name].push(each);
@@ -135,7 +138,10 @@ function receive(told: Frame): void {
     if (net.map) maps[k] = { values: net.map, size: told.mapSize };
   });
   if (!told.isRunning) remember();
-  if (wasRunning && !told.isRunning) $("said").textContent = told.nets.map((net, k) => `${letter(k)}${summary(net, told.epoch, data.train.count)}`).join(" ");
+  if (wasRunning && !told.isRunning)
+    $("said").textContent = told.nets
+      .map((net, k) => `${letter(k)}${summary(net, told.epoch, data.train.count)}`)
+      .join(" ");
   if (isDrawn) requestAnimationFrame(draw);
   isDrawn = false;
 }
@@ -143,7 +149,9 @@ function receive(told: Frame): void {
 // Saying.
 
 function say(sentences: readonly string[]): void {
-  $("faults").replaceChildren(...sentences.slice(0, 6).map((text) => Object.assign(document.createElement("p"), { textContent: text })));
+  $("faults").replaceChildren(
+    ...sentences.slice(0, 6).map((text) => Object.assign(document.createElement("p"), { textContent: text })),
+  );
 }
 
 function letter(net: number): string {
@@ -163,14 +171,17 @@ function fill(): void {
     field(name).value = String(value);
     field(name).removeAttribute("aria-invalid");
   }
-  for (const range of form.querySelectorAll<HTMLInputElement>("[data-for]")) range.value = String(settings[range.dataset["for"] as "depth"]);
+  for (const range of form.querySelectorAll<HTMLInputElement>("[data-for]"))
+    range.value = String(settings[range.dataset["for"] as "depth"]);
   $("own").hidden = settings.data !== "own";
   $("which").hidden = state.nets.length < 2;
-  for (const radio of form.querySelectorAll<HTMLInputElement>("[name=which]")) radio.checked = radio.value === String(edited);
+  for (const radio of form.querySelectorAll<HTMLInputElement>("[name=which]"))
+    radio.checked = radio.value === String(edited);
   $("compare").setAttribute("aria-pressed", String(state.nets.length > 1));
   $("sentence").hidden = !preset;
   $("sentence").textContent = PRESETS.find(({ name }) => name === preset)?.sentence ?? "";
-  for (const button of document.querySelectorAll<HTMLElement>("#presets button")) button.setAttribute("aria-pressed", String(button.dataset["name"] === preset));
+  for (const button of document.querySelectorAll<HTMLElement>("#presets button"))
+    button.setAttribute("aria-pressed", String(button.dataset["name"] === preset));
 }
 
 /** Take what was entered, or say what is wrong with it and leave the network as it is. */
@@ -182,7 +193,9 @@ function change(name: keyof Settings, text: string): void {
     input.setAttribute("aria-invalid", "true");
     return say([found.fault]);
   }
-  const nets = state.nets.map((settings, k) => (k === edited || SHARED.includes(name) ? { ...settings, [name]: found.value } : settings));
+  const nets = state.nets.map((settings, k) =>
+    k === edited || SHARED.includes(name) ? { ...settings, [name]: found.value } : settings,
+  );
   const isOwn = nets[0]!.data === "own";
   const own = isOwn && !state.own.length ? XOR : state.own;
   const wrong = [...new Set(nets.flatMap((settings) => misfits(settings, isOwn ? own.length : 85)))];
@@ -206,7 +219,8 @@ function play(isOn = !frame?.isRunning): void {
 }
 
 function cure(how: Cure): void {
-  if (!$<HTMLButtonElement>(`cure-${how}`).disabled) tell({ type: "cure", net: state.nets.length > 1 ? edited : 0, how });
+  if (!$<HTMLButtonElement>(`cure-${how}`).disabled)
+    tell({ type: "cure", net: state.nets.length > 1 ? edited : 0, how });
 }
 
 function addPoint(event: PointerEvent, canvas: HTMLCanvasElement): void {
@@ -222,7 +236,8 @@ function addPoint(event: PointerEvent, canvas: HTMLCanvasElement): void {
 
 function usePasted(): void {
   const { points, faults } = pasted($<HTMLTextAreaElement>("pasted").value);
-  if (!faults.length && !points.length) faults.push("There is nothing to use: write a line for each point, such as 0.2, -0.5, 1.");
+  if (!faults.length && !points.length)
+    faults.push("There is nothing to use: write a line for each point, such as 0.2, -0.5, 1.");
   if (faults.length) return say(faults);
   restart(state.nets, points);
 }
@@ -238,29 +253,44 @@ function build(): void {
 <canvas tabindex="0" role="application"></canvas>
 <p class="legend soft"><span><span class="swatch alive"></span> alive</span> <span><span class="swatch linear"></span> linear</span> <span><span class="swatch dead"></span> dead</span> <span><span class="stroke" style="border-color: var(--points)"></span> dead points, by layer</span></p>`;
     part.querySelector("b")!.textContent = `${letter(k)}${settings.depth} layers × ${settings.width} units`;
-    const words = [ACTIVATION_NAMES[settings.activation], `${STARTS[settings.start]} start`, settings.method === "none" ? "" : METHODS[settings.method].split(":")[0]!];
+    const words = [
+      ACTIVATION_NAMES[settings.activation],
+      `${STARTS[settings.start]} start`,
+      settings.method === "none" ? "" : METHODS[settings.method].split(":")[0]!,
+    ];
     part.querySelector(".head .soft")!.textContent = words.filter(Boolean).join(", ");
     listen(part.querySelector("canvas")!, k);
     return part;
   });
   $("networks").replaceChildren(...nets);
   $("maps").className = state.nets[0].data === "own" ? "clickable" : "";
-  $("maps").replaceChildren(...state.nets.map((_, k) => {
-    const figure = document.createElement("figure");
-    const canvas = document.createElement("canvas");
-    canvas.setAttribute("role", "img");
-    canvas.addEventListener("pointerdown", (event) => addPoint(event, canvas));
-    figure.append(canvas);
-    if (state.nets.length > 1) figure.append(Object.assign(document.createElement("figcaption"), { textContent: LETTERS[k] }));
-    return figure;
-  }));
-  $("shares").replaceChildren(...state.nets.map((_, k) => {
-    const part = document.createElement("div");
-    part.append(Object.assign(document.createElement("h2"), { textContent: `${letter(k)}Shares` }), document.createElement("canvas"));
-    part.querySelector("canvas")!.setAttribute("role", "img");
-    return part;
-  }));
-  const strokes = state.nets.length > 1 ? `<span><span class="stroke"></span> A</span> <span><span class="stroke second"></span> B</span>` : "";
+  $("maps").replaceChildren(
+    ...state.nets.map((_, k) => {
+      const figure = document.createElement("figure");
+      const canvas = document.createElement("canvas");
+      canvas.setAttribute("role", "img");
+      canvas.addEventListener("pointerdown", (event) => addPoint(event, canvas));
+      figure.append(canvas);
+      if (state.nets.length > 1)
+        figure.append(Object.assign(document.createElement("figcaption"), { textContent: LETTERS[k] }));
+      return figure;
+    }),
+  );
+  $("shares").replaceChildren(
+    ...state.nets.map((_, k) => {
+      const part = document.createElement("div");
+      part.append(
+        Object.assign(document.createElement("h2"), { textContent: `${letter(k)}Shares` }),
+        document.createElement("canvas"),
+      );
+      part.querySelector("canvas")!.setAttribute("role", "img");
+      return part;
+    }),
+  );
+  const strokes =
+    state.nets.length > 1
+      ? `<span><span class="stroke"></span> A</span> <span><span class="stroke second"></span> B</span>`
+      : "";
   $("loss-legend").innerHTML = strokes;
   $("hollow").hidden = !data.test.count;
 }
@@ -277,7 +307,9 @@ function listen(canvas: HTMLCanvasElement, net: number): void {
   canvas.addEventListener("click", (event) => choose(at(event as PointerEvent)));
   canvas.addEventListener("focus", () => chosen?.net === net || choose({ net, layer: 0, unit: 0 }));
   canvas.addEventListener("keydown", (event) => {
-    const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0, 0];
+    const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [
+      0, 0,
+    ];
     if (!dx && !dy) return;
     event.preventDefault();
     const from = chosen?.net === net ? chosen : { layer: 0, unit: 0 };
@@ -286,7 +318,8 @@ function listen(canvas: HTMLCanvasElement, net: number): void {
   });
 }
 
-const isSame = (a: Place | null, b: Place | null): boolean => a?.net === b?.net && a?.layer === b?.layer && a?.unit === b?.unit;
+const isSame = (a: Place | null, b: Place | null): boolean =>
+  a?.net === b?.net && a?.layer === b?.layer && a?.unit === b?.unit;
 
 function point(place: Place | null): void {
   if (isSame(place, hovered)) return;
@@ -309,7 +342,10 @@ function look(): void {
 function draw(): void {
   isDrawn = true;
   const isRunning = frame?.isRunning ?? false;
-  mark($("play"), `<span aria-hidden="true">${isRunning ? "❚❚" : "▶"}</span> <span class="word">${isRunning ? "Pause" : "Play"}</span>`);
+  mark(
+    $("play"),
+    `<span aria-hidden="true">${isRunning ? "❚❚" : "▶"}</span> <span class="word">${isRunning ? "Pause" : "Play"}</span>`,
+  );
   for (const id of ["play", "step", "back", "share", "code"]) $<HTMLButtonElement>(id).disabled = isEmpty;
   state.nets.forEach((settings, k) => drawNet(settings, frame?.nets[k], k));
   drawDetail();
@@ -318,7 +354,7 @@ function draw(): void {
   const settings = state.nets[edited] ?? state.nets[0];
   $<HTMLButtonElement>("cure-sep-up").disabled = !net || net.penalises === "UP" || !!net.stopped;
   $<HTMLButtonElement>("cure-mirrored").disabled = !net || settings.width < 2 || settings.method === "farkas";
-  $("weighs").hidden = !settings.method.startsWith("sep-") && !(net?.penalises);
+  $("weighs").hidden = !settings.method.startsWith("sep-") && !net?.penalises;
   const stopped = (frame?.nets ?? []).flatMap((each, k) => (each.stopped ? [letter(k) + each.stopped] : []));
   if (frame && frame.epoch >= MOST_EPOCHS) stopped.push(`The page ends at ${MOST_EPOCHS.toLocaleString("en")} epochs.`);
   if (stopped.length) say(stopped);
@@ -339,9 +375,25 @@ function drawNet(settings: Settings, net: Shown | undefined, k: number): void {
     figures.textContent = "";
     return;
   }
-  drawGrid(canvas, net, settings, data.train.count, chosen?.net === k ? chosen : null, hovered?.net === k ? hovered : null, colour);
-  canvas.setAttribute("aria-label", `Units of network ${LETTERS[k]}, layer by layer; the arrow keys go from unit to unit. ${summary(net, frame.epoch, data.train.count)}`);
-  map.setAttribute("aria-label", `Decision map${letter(k) && ` of ${LETTERS[k]}`}: ${percent(net.accuracy)} of the training points are on the right side`);
+  drawGrid(
+    canvas,
+    net,
+    settings,
+    data.train.count,
+    chosen?.net === k ? chosen : null,
+    hovered?.net === k ? hovered : null,
+    colour,
+  );
+  // A screen reader need not hear of every frame.
+  if (!frame.isRunning)
+    canvas.setAttribute(
+      "aria-label",
+      `Units of network ${LETTERS[k]}, layer by layer; the arrow keys go from unit to unit. ${summary(net, frame.epoch, data.train.count)}`,
+    );
+  map.setAttribute(
+    "aria-label",
+    `Decision map${letter(k) && ` of ${LETTERS[k]}`}: ${percent(net.accuracy)} of the training points are on the right side`,
+  );
   const pace = frame.isRunning && frame.pace ? `<div><span>epochs a second</span> ${Math.round(frame.pace)}</div>` : "";
   const goal = frame.isRunning && frame.epoch < frame.target ? ` of ${frame.target}` : "";
   figures.innerHTML = `${k ? "" : pace}<div><span>epoch</span> ${frame.epoch.toLocaleString("en")}${goal}</div><div><span>loss</span> ${net.loss.toPrecision(3)}</div><div><span>accuracy</span> ${percent(net.accuracy)}</div>`;
@@ -356,10 +408,14 @@ function drawDetail(): void {
   const cutoff = settings ? ACTIVATIONS[settings.activation].cutoff : 0;
   canvas.hidden = !place;
   $("detail").classList.toggle("hinting", !place);
+  $("about").setAttribute("aria-live", frame?.isRunning ? "off" : "polite");
   if (!place && $("about").dataset["text"]) put($("about"), [{ title: "", body: HINT }]);
   drawResponse(canvas, probe?.response ?? null, probe?.size ?? 0, cutoff, view, data, colour);
   if (!place || !net || !settings) return;
-  const lines: Lines[] = [aboutUnit(net, settings, place, data.train.count, letter(place.net)), aboutLayer(net, settings, place.layer, data.train.count)];
+  const lines: Lines[] = [
+    aboutUnit(net, settings, place, data.train.count, letter(place.net)),
+    aboutLayer(net, settings, place.layer, data.train.count),
+  ];
   put($("about"), lines);
 }
 
@@ -368,7 +424,8 @@ function put(where: HTMLElement, lines: readonly Lines[]): void {
   const text = JSON.stringify(lines);
   if (where.dataset["text"] === text) return;
   where.dataset["text"] = text;
-  const part = (name: string, text: string): HTMLElement[] => (text ? [Object.assign(document.createElement(name), { textContent: text })] : []);
+  const part = (name: string, text: string): HTMLElement[] =>
+    text ? [Object.assign(document.createElement(name), { textContent: text })] : [];
   where.replaceChildren(...lines.flatMap(({ title, body }) => [...part("h3", title), ...part("p", body)]));
 }
 
@@ -382,22 +439,41 @@ function mark(where: Element, markup: string): void {
 const marked = new WeakMap<Element, string>();
 
 function drawNumbers(): void {
-  const lossCurves: Curve[] = history.map((kept, k) => ({ values: kept.loss, colour: colour.ink, dash: k ? [5, 4] : [] }));
-  const cures = (net?: number): number[] => (frame?.doses ?? []).filter((dose) => net === undefined || dose.net === net).map((dose) => dose.epoch);
+  const lossCurves: Curve[] = history.map((kept, k) => ({
+    values: kept.loss,
+    colour: colour.ink,
+    dash: k ? [5, 4] : [],
+  }));
+  const cures = (net?: number): number[] =>
+    (frame?.doses ?? []).filter((dose) => net === undefined || dose.net === net).map((dose) => dose.epoch);
   drawCurves($("losses"), lossCurves, powers(lossCurves), cures(), colour);
-  $("losses").setAttribute("aria-label", `Loss over the epochs: ${frame?.nets.map((net, k) => `${letter(k)}now ${net.loss.toPrecision(3)}`).join(", ") ?? ""}`);
+  $("losses").setAttribute(
+    "aria-label",
+    `Loss over the epochs: ${frame?.nets.map((net, k) => `${letter(k)}now ${net.loss.toPrecision(3)}`).join(", ") ?? ""}`,
+  );
   state.nets.forEach((settings, k) => {
     const canvas = $("shares").children[k]!.querySelector("canvas")!;
     const units = settings.depth * settings.width;
     const kept = history[k];
     const part = (name: Column, of: number): number[] => kept?.[name].map((each) => each / of) ?? [];
-    drawCurves(canvas, [
-      { values: part("deadPoints", data.train.count), colour: colour.points, dash: [1.5, 3] },
-      { values: part("deadUnits", units), colour: colour.deaths, dash: [6, 4] },
-      { values: kept?.accuracy ?? [], colour: colour.ink, dash: [] },
-    ], shares(), cures(k), colour, 110);
+    drawCurves(
+      canvas,
+      [
+        { values: part("deadPoints", data.train.count), colour: colour.points, dash: [1.5, 3] },
+        { values: part("deadUnits", units), colour: colour.deaths, dash: [6, 4] },
+        { values: kept?.accuracy ?? [], colour: colour.ink, dash: [] },
+      ],
+      shares(),
+      cures(k),
+      colour,
+      110,
+    );
     const net = frame?.nets[k];
-    if (net) canvas.setAttribute("aria-label", `Over the epochs: accuracy, dead units and dead points; now ${summary(net, frame!.epoch, data.train.count)}`);
+    if (net)
+      canvas.setAttribute(
+        "aria-label",
+        `Over the epochs: accuracy, dead units and dead points; now ${summary(net, frame!.epoch, data.train.count)}`,
+      );
   });
   if (!frame) {
     for (const id of ["census", "scores", "turns"]) mark($(id), "");
@@ -405,8 +481,13 @@ function drawNumbers(): void {
   }
   mark($("census"), counts(frame.nets, letter));
   mark($("scores"), scores(frame.nets, data));
-  const turns = frame.nets.flatMap((net, k) => net.turns.map((turn) => ({ turn, k }))).sort((a, b) => b.turn.epoch - a.turn.epoch).slice(0, 6);
-  const lines = turns.length ? turns.map(({ turn, k }) => turnText(turn, state.nets[k]!, letter(k))) : ["No unit has died or revived yet."];
+  const turns = frame.nets
+    .flatMap((net, k) => net.turns.map((turn) => ({ turn, k })))
+    .sort((a, b) => b.turn.epoch - a.turn.epoch)
+    .slice(0, 6);
+  const lines = turns.length
+    ? turns.map(({ turn, k }) => turnText(turn, state.nets[k]!, letter(k)))
+    : ["No unit has died or revived yet."];
   mark($("turns"), lines.map((text) => `<li>${text}</li>`).join(""));
 }
 
@@ -422,16 +503,29 @@ async function copy(text: string): Promise<boolean> {
 }
 
 function wire(): void {
-  for (const [name, known] of Object.entries({ data: DATA, activation: ACTIVATION_NAMES, start: STARTS, method: METHODS, optimiser: OPTIMISERS })) options(name, known);
-  $("presets").append(...PRESETS.map(({ name, title, sentence, link }) => {
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: title, title: sentence });
-    button.dataset["name"] = name;
-    button.addEventListener("click", () => {
-      preset = name;
-      open(link);
-    });
-    return button;
-  }));
+  for (const [name, known] of Object.entries({
+    data: DATA,
+    activation: ACTIVATION_NAMES,
+    start: STARTS,
+    method: METHODS,
+    optimiser: OPTIMISERS,
+  }))
+    options(name, known);
+  $("presets").append(
+    ...PRESETS.map(({ name, title, sentence, link }) => {
+      const button = Object.assign(document.createElement("button"), {
+        type: "button",
+        textContent: title,
+        title: sentence,
+      });
+      button.dataset["name"] = name;
+      button.addEventListener("click", () => {
+        preset = name;
+        open(link);
+      });
+      return button;
+    }),
+  );
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("change", ({ target }) => {
     const input = target as HTMLInputElement;
@@ -479,9 +573,16 @@ function wire(): void {
   $("pace").addEventListener("change", () => frame?.isRunning && play(true));
   document.addEventListener("keydown", (event) => {
     const at = event.target as HTMLElement;
-    if (event.ctrlKey || event.metaKey || event.altKey || at.closest("input, select, textarea, dialog, summary")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || at.closest("input, select, textarea, dialog, summary"))
+      return;
     if (event.key === " " && at.closest("button")) return;
-    const act = { " ": () => play(), s: clicks["step"]!, r: clicks["back"]!, c: clicks["cure-sep-up"]!, m: clicks["cure-mirrored"]! }[event.key];
+    const act = {
+      " ": () => play(),
+      s: clicks["step"]!,
+      r: clicks["back"]!,
+      c: clicks["cure-sep-up"]!,
+      m: clicks["cure-mirrored"]!,
+    }[event.key];
     if (!act) return;
     event.preventDefault();
     act();
@@ -493,7 +594,9 @@ function wire(): void {
   const wide = matchMedia("(min-width: 70.01rem)");
   const arrange = (): void => void ($<HTMLDetailsElement>("settings").open = wide.matches);
   wide.addEventListener("change", arrange);
-  $("settings").querySelector("summary")!.addEventListener("click", (event) => wide.matches && event.preventDefault());
+  $("settings")
+    .querySelector("summary")!
+    .addEventListener("click", (event) => wide.matches && event.preventDefault());
   arrange();
   const redraw = (): void => {
     colour = colours();

@@ -27,7 +27,14 @@ type Paint = (value: number) => readonly [number, number, number];
 const painted = new WeakMap<Float32Array, { readonly small: OffscreenCanvas; readonly colour: Colours }>();
 
 /** Numbers of a lattice as a picture, smoothed. */
-function picture(pen: CanvasRenderingContext2D, values: Float32Array, size: number, side: number, colour: Colours, paint: Paint): void {
+function picture(
+  pen: CanvasRenderingContext2D,
+  values: Float32Array,
+  size: number,
+  side: number,
+  colour: Colours,
+  paint: Paint,
+): void {
   let kept = painted.get(values);
   if (kept?.colour !== colour) {
     kept = { small: pixels(values, size, paint), colour };
@@ -57,7 +64,15 @@ function pixels(values: Float32Array, size: number, paint: Paint): OffscreenCanv
   return small;
 }
 
-export function drawDecision(canvas: HTMLCanvasElement, values: Float32Array | null, size: number, view: View, data: Data, marked: ReadonlySet<number>, colour: Colours): void {
+export function drawDecision(
+  canvas: HTMLCanvasElement,
+  values: Float32Array | null,
+  size: number,
+  view: View,
+  data: Data,
+  marked: ReadonlySet<number>,
+  colour: Colours,
+): void {
   const found = sheet(canvas);
   if (!found) return;
   const { pen, width } = found;
@@ -73,7 +88,15 @@ export function drawDecision(canvas: HTMLCanvasElement, values: Float32Array | n
   dots(pen, data.train, view, width, colour, marked, false);
 }
 
-export function drawResponse(canvas: HTMLCanvasElement, response: Float32Array | null, size: number, cutoff: number, view: View, data: Data, colour: Colours): void {
+export function drawResponse(
+  canvas: HTMLCanvasElement,
+  response: Float32Array | null,
+  size: number,
+  cutoff: number,
+  view: View,
+  data: Data,
+  colour: Colours,
+): void {
   const found = sheet(canvas);
   if (!found) return;
   const { pen, width } = found;
@@ -90,7 +113,16 @@ export function drawResponse(canvas: HTMLCanvasElement, response: Float32Array |
 }
 
 /** Class 0 are discs, class 1 squares; those of the test are hollow, and marked ones have a ring. */
-function dots(pen: CanvasRenderingContext2D, { x, y, count }: Points, view: View, side: number, colour: Colours, marked: ReadonlySet<number>, isHollow: boolean, part = 1): void {
+function dots(
+  pen: CanvasRenderingContext2D,
+  { x, y, count }: Points,
+  view: View,
+  side: number,
+  colour: Colours,
+  marked: ReadonlySet<number>,
+  isHollow: boolean,
+  part = 1,
+): void {
   const r = Math.max(2, Math.min(4, side / 80)) * part + (part < 1 ? 0.8 : 0);
   for (let n = 0; n < count; n++) {
     const px = ((x[n]! - view.low[0]) / view.size) * side;

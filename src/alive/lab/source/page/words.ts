@@ -1,6 +1,16 @@
 // What the page says of units, layers and the whole network.
 
-import { BROKEN, type Data, DEAD, LINEAR, type Place, type Settings, type Shown, type Tally, type Turn } from "../engine";
+import {
+  BROKEN,
+  type Data,
+  DEAD,
+  LINEAR,
+  type Place,
+  type Settings,
+  type Shown,
+  type Tally,
+  type Turn,
+} from "../engine";
 
 export interface Lines {
   readonly title: string;
@@ -11,9 +21,16 @@ export function percent(share: number): string {
   return Number.isFinite(share) ? `${(100 * share).toFixed(share === 1 || share === 0 ? 0 : 1)}%` : "none";
 }
 
-const number = (value: number): string => (value === 0 ? "0" : Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toFixed(3)).replace("-", "−");
+const number = (value: number): string =>
+  (value === 0 ? "0" : Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toFixed(3)).replace("-", "−");
 
-export function aboutUnit(net: Shown, settings: Settings, { layer, unit }: Place, points: number, letter: string): Lines {
+export function aboutUnit(
+  net: Shown,
+  settings: Settings,
+  { layer, unit }: Place,
+  points: number,
+  letter: string,
+): Lines {
   const at = layer * settings.width + unit;
   const [top, bottom] = [net.unitTop[at]!, net.unitBottom[at]!];
   const said: Record<number, string> = {
@@ -31,7 +48,9 @@ export function aboutLayer(net: Shown, settings: Settings, layer: number, points
   const units = [`${count(DEAD)} dead`, `${count(LINEAR)} linear`, `${count(0)} alive`].join(", ");
   const dead = net.deadPoints[layer]!;
   const first = net.diedAt.reduce((sum, each) => sum + Number(each === layer), 0);
-  const died = dead ? ` ${dead} of ${points} points are dead here${first ? `, ${first === dead ? "all" : first} of them for the first time` : ", all since an earlier layer"}.` : " No point dies here.";
+  const died = dead
+    ? ` ${dead} of ${points} points are dead here${first ? `, ${first === dead ? "all" : first} of them for the first time` : ", all since an earlier layer"}.`
+    : " No point dies here.";
   return { title: `Layer ${layer + 1}`, body: `Units: ${units}.${died}` };
 }
 
@@ -42,7 +61,8 @@ export function summary(net: Shown, epoch: number, points: number): string {
 }
 
 export function turnText({ epoch, died, revived, one }: Turn, { width }: Settings, letter: string): string {
-  const who = (count: number, at: number): string => (count > 1 ? `${count} units` : `unit ${(at % width) + 1} of layer ${Math.floor(at / width) + 1}`);
+  const who = (count: number, at: number): string =>
+    count > 1 ? `${count} units` : `unit ${(at % width) + 1} of layer ${Math.floor(at / width) + 1}`;
   const said = [died ? `${who(died, one.died)} died` : "", revived ? `${who(revived, one.revived)} revived` : ""];
   return `${letter}Epoch ${epoch.toLocaleString("en")}: ${said.filter(Boolean).join(", ")}`;
 }
@@ -54,7 +74,9 @@ export function counts(nets: readonly Shown[], letter: (net: number) => string):
   const row = (name: string, tally: Tally, isGap: boolean): string =>
     `<tr${isGap ? ' class="gap"' : ""}><th scope="row">${name}</th>${states.map((state) => `<td>${tally[state]}</td>`).join("")}<td class="soft">${states.reduce((sum, state) => sum + tally[state], 0)}</td></tr>`;
   const head = states.map((state) => `<th scope="col">${state === "nonlinear" ? "alive" : state}</th>`).join("");
-  const body = nets.map((net, k) => row(`${letter(k)}units`, net.unitTally, k > 0) + row(`${letter(k)}points`, net.pointTally, false)).join("");
+  const body = nets
+    .map((net, k) => row(`${letter(k)}units`, net.unitTally, k > 0) + row(`${letter(k)}points`, net.pointTally, false))
+    .join("");
   return `<thead><tr><td></td>${head}<th scope="col">all</th></tr></thead><tbody>${body}</tbody>`;
 }
 
@@ -67,7 +89,9 @@ export function scores(nets: readonly Shown[], data: Data): string {
     row("training accuracy", (net) => percent(net.accuracy)),
     data.test.count ? row("test accuracy", (net) => percent(net.tested)) : "",
     row("loss", (net) => net.loss.toPrecision(3)),
-    nets.some((net) => net.penalises) ? row("weighted penalty", (net) => (net.penalises ? net.penalty.toPrecision(3) : "none")) : "",
+    nets.some((net) => net.penalises)
+      ? row("weighted penalty", (net) => (net.penalises ? net.penalty.toPrecision(3) : "none"))
+      : "",
   ];
   return `${head}<tbody>${body.join("")}</tbody>`;
 }
