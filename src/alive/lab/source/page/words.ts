@@ -17,6 +17,9 @@ export interface Lines {
   readonly body: string;
 }
 
+export const HINT =
+  "Point at a unit to see what it answers; click a layer to see who dies there. With the keyboard: Tab to the network, then the arrow keys.";
+
 export function percent(share: number): string {
   return Number.isFinite(share) ? `${(100 * share).toFixed(share === 1 || share === 0 ? 0 : 1)}%` : "none";
 }
