@@ -45,8 +45,9 @@ def test_the_points_are_those_of_alive(engine):
 
 
 WALK = """
+const norms = () => r.network.hidden.flatMap(({norm}) => norm ? [[...norm.mean], [...norm.variance]] : []);
 const row = () => ({weights: [...r.network.parameters], loss: r.loss, penalty: r.penalised, units: [...r.census.units],
-  points: [...r.census.points]});
+  points: [...r.census.points], running: norms()});
 const rows = []; for (let k = 0; k < %d; k++) { rows.push(row()); r.step(); }
 return {rows, diedAt: [...r.census.diedAt], units: r.census.unitTally, points: r.census.pointTally};
 """
@@ -66,6 +67,8 @@ def compare(engine, settings, steps=STEPS, close=CLOSE):
         assert abs(ours["penalty"] - theirs.penalty) <= close * max(1, theirs.penalty), number
         weights = torch.tensor(ours["weights"], dtype=torch.float64)
         assert torch.allclose(weights, theirs.weights, rtol=close, atol=close), number
+        running = (torch.tensor(each, dtype=torch.float64) for each in (ours["running"], theirs.running))
+        assert torch.allclose(*running, rtol=close, atol=close), number
         assert ours["units"] == theirs.units, number
         assert ours["points"] == theirs.points, number
     census = twin.census()

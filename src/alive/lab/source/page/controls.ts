@@ -2,7 +2,7 @@
 
 import { type Cure, misfits, pasted, PRESETS, read, type Settings, SHARED, type State } from "../engine";
 import { $, field, form, say } from "./dom";
-import { here } from "./here";
+import { here, LETTERS } from "./here";
 import { restart, tell, XOR } from "./session";
 
 export function options(name: string, known: Record<string, string>): void {
@@ -22,6 +22,7 @@ export function fill(): void {
   $("which").hidden = here.state.nets.length < 2;
   for (const radio of form.querySelectorAll<HTMLInputElement>("[name=which]"))
     radio.checked = radio.value === String(here.edited);
+  $("cured").textContent = here.state.nets.length > 1 ? `Cure ${LETTERS[here.edited]}` : "Cure";
   $("compare").setAttribute("aria-pressed", String(here.state.nets.length > 1));
   $("sentence").hidden = !here.preset;
   $("sentence").textContent = PRESETS.find(({ name }) => name === here.preset)?.sentence ?? "";

@@ -5,7 +5,7 @@ import { colours } from "./colours";
 import { change, compare, cure, fill, options, play, usePasted } from "./controls";
 import { $, field, form, put } from "./dom";
 import { draw } from "./draw";
-import { here, now } from "./here";
+import { here, letter, now } from "./here";
 import { open, remember, restart, tell } from "./session";
 import { HINT } from "./words";
 
@@ -69,6 +69,7 @@ function wire(): void {
     paste: usePasted,
     code: () => {
       $("python").textContent = pytorch(now(), here.state.nets.length > 1 ? here.edited : 0);
+      $("of-which").textContent = `${letter(here.edited)}As PyTorch, with alive`;
       $("copied").textContent = "";
       $<HTMLDialogElement>("listing").showModal();
     },
