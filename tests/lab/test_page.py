@@ -92,6 +92,7 @@ def test_training_does_not_help_it_and_the_cure_does(at):
     tab.until("word() === 'Play'")
     assert tab.ask("census()")[0][0] < 20
     assert tab.ask("$('#cure-sep-up').disabled")
+    assert "Sep-UP from epoch " in tab.ask("text('.network .head')")
 
 
 def test_presets_are_what_their_sentences_say(at):

@@ -42,7 +42,7 @@ export const PRESETS: readonly Preset[] = [
     name: "sep-up-revives",
     title: "Sep-UP revives",
     sentence:
-      "Dead for 100 epochs, then the penalty on units and points is added to the running network: units turn green layer by layer, and it learns.",
+      "Dead for 100 epochs, then the penalty on units and points is added to the running network: nearly all units come alive, and it learns.",
     link: `${FIFTY}&start=glorot&method=none&seed=10&cure=100:sep-up&epoch=700`,
   },
 ];

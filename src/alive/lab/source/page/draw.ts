@@ -8,7 +8,7 @@ import { here, letter, LETTERS } from "./here";
 import { drawDecision, drawResponse } from "./map";
 import { isSame } from "./parts";
 import { tell } from "./session";
-import { aboutLayer, aboutUnit, counts, HINT, type Lines, percent, scores, summary, turnText } from "./words";
+import { aboutLayer, aboutUnit, counts, HINT, type Lines, made, percent, scores, summary, turnText } from "./words";
 
 export function draw(): void {
   here.isDrawn = true;
@@ -42,6 +42,8 @@ function drawNet(settings: Settings, net: Shown | undefined, k: number): void {
   const painted = here.maps[k];
   drawDecision(map, painted?.values ?? null, painted?.size ?? 0, here.view, here.data, marked, here.colour);
   $("ringed").hidden = !here.chosen;
+  const doses = (here.frame?.doses ?? []).filter((dose) => dose.net === k);
+  part.querySelector(".head .soft")!.textContent = made(settings, doses);
   const figures = part.querySelector(".figures")!;
   if (!net || !here.frame) {
     figures.textContent = "";

@@ -1,6 +1,6 @@
 // The parts of the page that depend on the networks at hand, and what pointing and clicking at them does.
 
-import { ACTIVATION_NAMES, METHODS, MOST_POINTS, type Place, STARTS } from "../engine";
+import { MOST_POINTS, type Place } from "../engine";
 import { $, form, say } from "./dom";
 import { spotAt } from "./grid";
 import { here, letter, LETTERS } from "./here";
@@ -15,12 +15,6 @@ export function build(): void {
 <canvas tabindex="0" role="application"></canvas>
 <p class="legend soft"><span><span class="swatch alive"></span> alive</span> <span><span class="swatch linear"></span> linear</span> <span><span class="swatch dead"></span> dead</span> <span><span class="stroke" style="border-color: var(--points)"></span> dead points, by layer</span></p>`;
     part.querySelector("b")!.textContent = `${letter(k)}${settings.depth} layers × ${settings.width} units`;
-    const words = [
-      ACTIVATION_NAMES[settings.activation],
-      `${STARTS[settings.start]} start`,
-      settings.method === "none" ? "" : METHODS[settings.method].split(":")[0]!,
-    ];
-    part.querySelector(".head .soft")!.textContent = words.filter(Boolean).join(", ");
     listen(part.querySelector("canvas")!, k);
     return part;
   });

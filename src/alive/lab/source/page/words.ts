@@ -1,13 +1,18 @@
 // What the page says of units, layers and the whole network.
 
 import {
+  ACTIVATION_NAMES,
   BROKEN,
+  CURES,
   type Data,
   DEAD,
+  type Dose,
   LINEAR,
+  METHODS,
   type Place,
   type Settings,
   type Shown,
+  STARTS,
   type Tally,
   type Turn,
 } from "../engine";
@@ -19,6 +24,13 @@ export interface Lines {
 
 export const HINT =
   "Point at a unit to see what it answers; click a layer to see who dies there. With the keyboard: Tab to the network, then the arrow keys.";
+
+/** Activation, start and method of a network, and the cures it was given. */
+export function made(settings: Settings, doses: readonly Dose[]): string {
+  const method = settings.method === "none" ? [] : [METHODS[settings.method].split(":")[0]!];
+  const cures = doses.map(({ how, epoch }) => `${CURES[how]} from epoch ${epoch.toLocaleString("en")} on`);
+  return [ACTIVATION_NAMES[settings.activation], `${STARTS[settings.start]} start`, ...method, ...cures].join(", ");
+}
 
 export function percent(share: number): string {
   return Number.isFinite(share) ? `${(100 * share).toFixed(share === 1 || share === 0 ? 0 : 1)}%` : "none";
