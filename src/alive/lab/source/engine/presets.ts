@@ -14,14 +14,14 @@ export const PRESETS: readonly Preset[] = [
     name: "born-dead",
     title: "Born dead",
     sentence:
-      "Fifty layers of four units, Glorot start: before the first step every point has been mapped to zeros, so no gradient comes back and training changes nothing.",
+      "Fifty layers of four units, Glorot start: before the first step every point has been mapped to zeros, so no gradient comes back: training moves the bias of the output, and nothing else.",
     link: `${FIFTY}&start=glorot&method=none&seed=10&epoch=0`,
   },
   {
     name: "a-unit-dies",
     title: "A unit dies at step 214",
     sentence:
-      "Ten layers that learn, at a high rate: unit by unit falls silent for every point, at step 214 the twelfth of forty, and a silent unit gets no gradient that could bring it back.",
+      "Ten layers that learn, at a high rate: unit by unit falls silent for every point, at step 214 the twelfth of forty. A silent unit gets no gradient of its own.",
     link: "data=moons&depth=10&width=4&activation=relu&rate=0.03&weight=1&optimiser=adam&start=mirrored&method=none&seed=9&epoch=214",
   },
   {
