@@ -105,7 +105,8 @@ def test_presets_are_what_their_sentences_say(at):
         found[preset["name"]] = (*tab.ask("census()"), accuracy(tab), tab.ask("text('#turns')"))
     units, points, right, _ = found["born-dead"]
     assert points[0] == 85
-    still = """(() => { const s = lab.readLink(lab.PRESETS[0].link).state.nets[0]; const r = new lab.Run(s, lab.load(s));
+    still = """(() => { const s = lab.readLink(lab.PRESETS[0].link).state.nets[0];
+      const r = new lab.Run(s, lab.load(s));
       const before = [...r.network.parameters]; for (let k = 0; k < 50; k++) r.step();
       return before.map((w, k) => r.network.parameters[k] !== w) })()"""
     moved = tab.ask(still)
