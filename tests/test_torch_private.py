@@ -15,7 +15,6 @@ from alive import torch_private
 from alive.torch_private import PRIVATE, Private
 
 NOT_OF_TORCH = {"_processes", "_private", "_cache_file"}  # of the standard library, Ray and Numba
-STILL_DIRECT = ("functional/", "penalties/")  # their names are listed too
 
 
 class Double(torch.autograd.Function):
@@ -83,7 +82,7 @@ def test_every_private_name_in_the_source_is_listed():
 
 def test_other_files_use_them_through_this_one():
     _, found = private_accesses(sources())
-    outside = [access for access in found if not access.startswith(("torch_private.py:", *STILL_DIRECT))]
+    outside = [access for access in found if not access.startswith("torch_private.py:")]
     assert [access for access in outside if access.rsplit(".", 1)[-1] not in NOT_OF_TORCH] == []
 
 

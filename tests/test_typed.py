@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ALIVE = Path(sys.executable).with_name("alive")
 TARGETS = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
-SHORT = {"train": ["--epochs", "2"], "bench": ["--rounds", "1"]}  # what would take minutes is cut short
+SHORT = {
+    "train": ["--epochs", "2"],
+    "bench": ["--rounds", "1"],
+    "cure": ["--steps", "4", "--seeds", "1"],
+}  # what would take minutes is cut short
 PLUGIN = "pip install examples/alive-plugin"
 BY_OTHERS = ("pip", "torchrun")  # set-up is tried by hand in a fresh clone, ranks in tests of their own
 

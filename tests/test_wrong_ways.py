@@ -252,7 +252,7 @@ WAYS = {
         lambda f: torch.save(torch.utils.data.TensorDataset(torch.ones(3)), f / "d.pt"),
     ),
     "an array of texts": Way(
-        [*NET, "d.npz"], ["which are no numbers"], lambda f: np.savez(f / "d.npz", x=np.array(["a"]))
+        [*NET, "d.npz"], ["which are not numbers"], lambda f: np.savez(f / "d.npz", x=np.array(["a"]))
     ),
     "a wrong array": Way(
         [*NET, "d.npz"],

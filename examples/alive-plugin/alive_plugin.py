@@ -32,7 +32,7 @@ ACTIVATIONS = {ShiftedReLU: Activation("shifted_relu", cutoff=-1.0)}
 
 
 # A penalty: called with the model and options; a context manager with penalty() and set_progress().
-def fading(model: nn.Module, weight: float = 1e-3, **options: Any) -> Jumpstart:
+def fading(model: nn.Module, weight: float = 1.0, **options: Any) -> Jumpstart:
     """A Jumpstart whose weight fades to nothing over training."""
     return Jumpstart(model, Schedule(weight, 0.0, "linear"), **options)
 

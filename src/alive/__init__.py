@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from . import train as train
     from .diagnosis import Census, census
     from .penalties import Jumpstart, Schedule
+    from .race import cure
     from .taps import Taps
 
 _HOME = {
@@ -31,10 +32,20 @@ _HOME = {
     "Schedule": "penalties",
     "Taps": "taps",
     "census": "diagnosis",
+    "cure": "race",
 }
 _ROOMS = ("data", "diagnosis", "functional", "nn", "penalties", "surgery", "taps", "theory", "train")
 
-__all__ = ["AliveError", "Census", "Jumpstart", "Schedule", "Taps", "__version__", "census"]  # `import *` keeps your nn
+__all__ = [
+    "AliveError",
+    "Census",
+    "Jumpstart",
+    "Schedule",
+    "Taps",
+    "__version__",
+    "census",
+    "cure",
+]  # `import *` keeps your nn
 
 
 def __getattr__(name: str) -> Any:

@@ -40,9 +40,9 @@ class Summary:
 
 
 def prepare(folder: Path, *, seeds: int) -> str:
-    """Make the folder; returns in words what lies ahead. Refuses bad numbers and a folder that cannot be written."""
+    """Make the folder; returns what will be done, in words. Refuses bad numbers and a folder that cannot be written."""
     networks = len(DEMO.cells(seeds=seeds))
-    with suppress(OSError):  # said better by the next line
+    with suppress(OSError):  # the next line has the better message
         folder.mkdir(parents=True, exist_ok=True)
     expect_writable(folder / NUMBERS)
     seconds = OPENING + networks // A_SECOND
@@ -127,7 +127,7 @@ def write(rows: Sequence[Row], folder: Path) -> list[Path]:
 
 
 def _numbers(row: Row) -> dict[str, object]:
-    """What the store has of one network, but for its trace and weights."""
+    """What the store has of one network, except its trace and weights."""
     found = {
         name: value for name, value in row.result.items() if name in ("best_train", "best_test", "last", "stopped")
     }

@@ -50,7 +50,7 @@ CHOOSE = "Choose a folder that exists and can be written"
 
 
 def _file(path: Path) -> Path:
-    """The file that a path and its links lead to. What is there and no file (a folder, a device) would be lost."""
+    """The file that a path and its links lead to. Anything else there (a folder, a device) would be lost."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")

@@ -1,7 +1,7 @@
 """Ctrl-C at any moment: one line, exit code 130, no process left behind.
 
-The first press interrupts the work, which keeps what is finished. Presses right after it are the same wish and change
-nothing; one that comes later, because the answer takes too long, leaves at once. On the way out none is heard.
+The first press interrupts the work, which keeps what is finished. Presses right after it mean the same and change
+nothing; a later one, because stopping takes too long, exits at once. While the program exits, presses are ignored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Interrupts:
         """Answer from now on, unless the parent process asked for Ctrl-C to be ignored."""
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._press)
-            atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the first to be asked is the last to run
+            atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # registered first, so it runs last
 
     def work(self) -> None:
         """All is loaded: from now on a press interrupts, before it just ends the program."""
@@ -66,7 +66,7 @@ def _leave(*, said: bool) -> None:
 
 @contextmanager
 def unreached() -> Iterator[None]:
-    """Processes started inside do not hear Ctrl-C, which a terminal sends to all: it is their parent's to answer."""
+    """Processes started inside ignore Ctrl-C, which a terminal sends to all: their parent handles it."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

@@ -23,7 +23,7 @@ from .report.ledger import Source, book_of
 from .report.page import write_report
 from .run import Bar, Run, Store, run, run_on_ray
 
-ENGINES = ("local", "ray")
+WHERE = ("local", "ray")
 OWN = "Show your own in Python: alive.study.report(store, folder, experiments=[yours])"
 COLOURS = {"reproduced": "green", "differs": "red", "not run": "dim"}
 
@@ -36,14 +36,14 @@ def reproduce(
     architecture: str,
     path: Path,
     threads: int | None = None,
-    engine: str = "local",
+    on: str = "local",
     address: str | None = None,
 ) -> Iterator[Part]:
     """Run experiments one after the other into the store; all names are checked before the first begins."""
-    expect_one_of("engine", engine, ENGINES)
+    expect_one_of("place to run", on, WHERE)
     expect(
         [
-            (address is None or engine == "ray", "only the engine 'ray' has an address; add --engine ray"),
+            (address is None or on == "ray", "only a Ray cluster has an address; add --on ray"),
             (threads is None or threads >= 1, f"threads must be at least 1, got {threads}"),
         ]
     )
@@ -55,7 +55,7 @@ def reproduce(
         with Store(path) as store:
             store.check()
             store.ask(Run(name, scale, architecture, seeds))
-            if engine == "ray":
+            if on == "ray":
                 run_on_ray(cells, store, address=address, threads=threads, bar=Bar())
             else:
                 run(cells, store, threads=threads, bar=Bar())
@@ -65,7 +65,7 @@ def reproduce(
 def report(path: Path, folder: Path, *, experiments: Sequence[Experiment] = ()) -> list[Path]:
     """Draw and write all that was asked for, as far as it is done; returns the files.
 
-    `experiments` are one's own, of which alive knows nothing: as many seeds of each as the store holds.
+    `experiments` are your own, which alive does not know: as many seeds of each as the store holds.
     """
     if folder.is_dir():
         expect_writable(folder / "index.html")
@@ -133,28 +133,28 @@ def table(part: Part) -> Table:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Store]:
-    """A store to be read, checked in full: of a damaged one no number is shown."""
+    """Open a store to read it, and check all of it: no number of a damaged one is shown."""
     with Store(path, create=False) as store:
         store.check()
         yield store
 
 
 def _others(store: Store, shown: set[str]) -> str:
-    """What a store holds beside the networks of these keys, in words; nothing if that is nothing."""
+    """What else a store holds beside the networks of these keys, in words; empty if nothing."""
     methods = store.holds(but=shown)
     if not methods:
         return ""
     total = sum(methods.values())
     kinds = ", ".join(f"{number} {method}" for method, number in sorted(methods.items()))
     named = sorted({asked.experiment for asked in store.runs()} - EXPERIMENTS.keys())
-    strange = f" (it has runs of {', '.join(named)}, of which alive knows nothing)" if named else ""
+    strange = f" (it has runs of {', '.join(named)}, which alive does not know)" if named else ""
     return f"{total} network{'s' * (total > 1)} ({kinds}) that `alive reproduce` did not ask for{strange}"
 
 
 def as_stored(store: Store, cells: Sequence[Cell]) -> list[Cell]:
-    """The cells by the newest revision of their engines of which the store holds any; where it holds none, as of today.
+    """The cells at the newest engine revision of which the store has rows; at today's if it has none.
 
-    A report shows an old store with what it was trained by; only a run asks for the engine of today.
+    A report shows an old store as it was trained; only a run asks for today's engine.
     """
     by_engine: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -164,19 +164,19 @@ def as_stored(store: Store, cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _revision(store: Store, cells: Sequence[Cell]) -> int:
-    """Of the one engine of these cells, the newest of which there is a row."""
+    """The newest revision of these cells' engine of which there is a row."""
     today = cells[0].revision
     held = (each for each in range(today, 0, -1) if store.finished(cell.at(each).key for cell in cells))
     return today if today == 1 else next(held, today)
 
 
 def _keys(cells: Iterable[Cell]) -> set[str]:
-    """By every revision of their engines up to today's."""
+    """The cells at every revision of their engines up to today's."""
     return {cell.at(each).key for cell in cells for each in range(1, cell.engine.revision + 1)}
 
 
 def _own_parts(store: Store, experiment: Experiment) -> list[Part]:
-    """What a store holds of one's own experiment: of each scale and architecture all seeds up to the last begun."""
+    """What a store holds of your own experiment: for each scale and architecture, all seeds up to the last begun."""
     parts, shown = [], set[str]()
     for scale, architecture in product(SCALES, experiment.architectures):
         cells: list[Cell] = []
@@ -203,7 +203,7 @@ def _part(store: Store, asked: Run) -> Part:
 
 
 def _sources(paths: Sequence[Path]) -> list[Source]:
-    """All that was asked for in the stores; of what is half done also the most seeds that are complete."""
+    """Every run asked for in the stores; for an unfinished one also as many seeds as are complete."""
     sources = []
     for path in paths:
         with _opened(path) as store:

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses import FakeTensor
+from torch.autograd import forward_ad
+from torch.fx import _symbolic_trace
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode as current_dispatch_mode
@@ -29,16 +31,31 @@ __all__ = [
     "Private",
     "TorchDispatchMode",
     "children_of",
+    "compiled_from",
     "current_dispatch_mode",
     "forget_forward_hook",
     "forward_hooks_of",
+    "found_by_ddp",
+    "has_global_hooks",
+    "has_level",
+    "has_saving_hooks",
     "in_backward",
+    "is_dual",
     "is_faked",
+    "is_freed",
     "is_functorch_wrapped_tensor",
+    "is_fx_tracing",
     "is_proxy_tracing",
     "is_torch_function_off",
+    "is_traced_whole",
     "is_transformed",
+    "is_view",
+    "keeps_graph",
+    "level_token",
+    "modes_without_values",
     "module_call",
+    "node_of",
+    "only_hooks",
     "packed_rows",
     "padded_rows",
     "parameters_of",
@@ -46,6 +63,7 @@ __all__ = [
     "push_dispatch_mode",
     "schema_of",
     "storage_id",
+    "transform_levels",
     "tree_leaves",
     "tree_map",
     "version_of",
@@ -116,6 +134,11 @@ PRIVATE = (
         "torch.nn.Module._call_impl",
         "reading on the stack which module is running, for the line that calls an activation",
         "nn.Module.__call__ has a frame as well, but torch.fx puts another function there while it traces",
+    ),
+    Private(
+        "torch.nn.modules.module._has_any_global_hook",
+        "whether anyone sees, or changes, what modules are called with",
+        "global hooks can be added, but not listed",
     ),
     # What torch is doing now.
     Private(
@@ -232,6 +255,20 @@ def forget_forward_hook(module: nn.Module, key: int) -> None:
         kept.pop(key, None)
 
 
+def only_hooks(module: nn.Module, count: int, children: tuple[nn.Module | None, ...]) -> bool:
+    """Whether a module has so many hooks before and after forward, and these children."""
+    return (
+        len(module._forward_hooks) == count
+        and len(module._forward_pre_hooks) == count
+        and (not children or tuple(module._modules.values()) == children)
+    )
+
+
+def has_global_hooks() -> bool:
+    """Whether someone has hooks on every module there is."""
+    return bool(torch.nn.modules.module._has_any_global_hook())
+
+
 def schema_of(operator: Any) -> Any:
     """The schema of an operation of torch; None for what is no such operation."""
     return getattr(operator, "_schema", None)
@@ -273,3 +310,85 @@ def is_faked() -> bool:
 def is_torch_function_off() -> bool:
     """Whether function modes see nothing at the moment."""
     return bool(torch._C._is_torch_function_all_disabled())
+
+
+def transform_levels() -> list[int]:
+    """The levels of the transforms of torch.func around us."""
+    return [transform.level() for transform in torch._C._functorch.get_interpreter_stack() or ()]
+
+
+def level_token(t: Tensor, level: int) -> Tensor:
+    """A tensor that belongs to a transform of torch.func, as long as that runs."""
+    token: Tensor = torch._C._functorch._wrap_for_grad(t, level)
+    return token
+
+
+def has_level(token: Tensor) -> bool:
+    """Whether the transform that a token belongs to still runs."""
+    return bool(torch._C._functorch.maybe_get_level(token) > 0)
+
+
+def is_dual() -> bool:
+    """Whether forward-mode differentiation is on."""
+    return forward_ad._current_level >= 0
+
+
+def modes_without_values() -> list[Any]:
+    """The fake mode and the tracer of make_fx around us, if any."""
+    if not torch._C._len_torch_dispatch_stack():
+        return []
+    keys = torch._C._TorchDispatchModeKey
+    found = (torch._C._get_dispatch_mode(key) for key in (keys.FAKE, keys.PROXY))
+    return [mode for mode in found if mode is not None]
+
+
+def is_traced_whole() -> bool:
+    """Whether torch.jit.trace or torch.export run the model."""
+    key = torch._C._TorchDispatchModeKey.PROXY
+    return torch._C._get_tracing_state() is not None or torch._ops._get_dispatch_mode_pre_dispatch(key) is not None
+
+
+def is_fx_tracing() -> bool:
+    """Whether torch.fx is tracing."""
+    return bool(_symbolic_trace._is_fx_tracing_flag)
+
+
+def keeps_graph() -> bool:
+    """Whether the backward pass that runs keeps the graph."""
+    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
+
+
+def has_saving_hooks() -> bool:
+    """Whether someone else decides what is saved for backward."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def is_view(t: Tensor) -> bool:
+    """Whether autograd takes a tensor for a view of another."""
+    return t._is_view()
+
+
+def is_freed(node: Any) -> bool:
+    """Whether backward has freed what the node of a Function saved; of torch's own nodes it is not asked."""
+    try:
+        getattr(node, "_raw_saved_tensors", None)
+    except RuntimeError:
+        return True
+    return False
+
+
+def node_of(function: type[torch.autograd.Function]) -> type:
+    """The class of the nodes that a Function leaves in the graph of autograd."""
+    return function._backward_cls
+
+
+def found_by_ddp(output: Any) -> list[Tensor]:
+    """The tensors that DistributedDataParallel finds in an output."""
+    from torch.nn.parallel.distributed import _find_tensors
+
+    return list(_find_tensors(output))
+
+
+def compiled_from(model: nn.Module) -> nn.Module:
+    """The module inside torch.compile(model), or the model itself."""
+    return getattr(model, "_orig_mod", model)

@@ -11,7 +11,7 @@ import alive
 from alive.clinic import CURES, PATIENTS
 from alive.clinic.case import WORST, Case, score, train
 from alive.clinic.samples import flat_digits, friedman, moons, reviews
-from alive.diagnosis.remedies import ORDER, REMEDIES
+from alive.diagnosis.advice.remedies import ORDER, REMEDIES
 from alive.errors import AliveError
 from alive.nn import initialise_
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from alive.clinic import ADVICE, CURES, HEALTHY, PATIENTS, Book, Row, read_rows, run, treat, trials, write_rows
+from alive.clinic import ADVICE, CURES, HEALTHY, PATIENTS, Book, Trial, read_rows, run, treat, trials, write_rows
 from alive.clinic.evidence import ranking, shown_by
 from alive.clinic.round import advised
 from alive.clinic.tables import END, START, document, markdown
 from alive.clinic.trial import UNSEEN
-from alive.diagnosis.remedies import ORDER
+from alive.diagnosis.advice.remedies import ORDER
 from alive.errors import AliveError
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "advice.md"
@@ -38,7 +38,7 @@ def test_what_is_finished_is_kept_and_not_tried_again(tmp_path: Path) -> None:
     asked = trials(["zeros"], ["nothing", "rate/10"], 1)
     assert asked == [("zeros", HEALTHY, 0), ("zeros", "nothing", 0), ("zeros", "rate/10", 0)]
 
-    def stop(row: Row) -> None:
+    def stop(row: Trial) -> None:
         if row.cure == "nothing":
             raise KeyboardInterrupt
 
@@ -52,7 +52,7 @@ def test_what_is_finished_is_kept_and_not_tried_again(tmp_path: Path) -> None:
 
 
 def test_rows_of_another_version_do_not_count(tmp_path: Path) -> None:
-    old = Row("zeros", HEALTHY, 0, 0.5, version="0.0.1")
+    old = Trial("zeros", HEALTHY, 0, 0.5, version="0.0.1")
     done = run([("zeros", HEALTHY, 0)], [old], lambda rows: None)
     assert len(done) == 2
     assert done[1].score != 0.5

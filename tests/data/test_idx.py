@@ -69,7 +69,7 @@ def test_every_truncation_is_refused_without_a_checksum_too(tmp_path: Path) -> N
     for raw in (idx(X), gzip.compress(idx(X))):
         for length in range(len(raw)):
             path.write_bytes(raw[:length])
-            with pytest.raises(AliveError, match="is no idx file of bytes"):
+            with pytest.raises(AliveError, match="is not an idx file of bytes"):
                 read_idx(path)
 
 

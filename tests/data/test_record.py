@@ -32,7 +32,7 @@ def test_inputs_outputs_and_classes() -> None:
         ({"x": torch.zeros(0, 2), "y": []}, "at least one"),
         ({"x": torch.zeros(2)}, r"expected points \[N, ...\].*got \[2\]"),
         ({"x": 3.0}, r"got \[\]"),
-        ({"x": [["a"]]}, "x is no array of numbers"),
+        ({"x": [["a"]]}, "x is not an array of numbers"),
         ({"x": torch.zeros(2, 2, dtype=torch.complex64)}, "complex"),
         ({"y": [0, 1, 1]}, r"2 points need labels \[2\], got \[3\]"),
         ({"y": 1}, r"2 points need labels \[2\], got \[\]"),

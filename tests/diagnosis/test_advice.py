@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from alive.diagnosis import Census, census
-from alive.diagnosis.advice import DROWNS, FIRST, advise, first_choice
+from alive.diagnosis.advice.findings import DROWNS, FIRST, advise, first_choice
+from alive.diagnosis.advice.remedies import ORDER, REMEDIES, cures, spoken
+from alive.diagnosis.advice.scale import FAR, LARGE, SMALL, UNEVEN, scale
 from alive.diagnosis.build import build
-from alive.diagnosis.remedies import ORDER, REMEDIES, cures, spoken
-from alive.diagnosis.scale import GRAVE, ODD, scale
 
 
 def dense(depth: int, width: int = 16, inputs: int = 4, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
@@ -79,6 +79,7 @@ def test_each_kind_of_broken_network_gets_its_finding_and_the_best_cure(finding:
     assert first.cures[0] == ORDER[finding][0]
     assert REMEDIES[first.cures[0]].code[0] in first.do
     assert all(advice.do == FIRST for advice in others if not advice.grave)
+    assert first.do.endswith("alive cure")
 
 
 @pytest.mark.parametrize("finding", BROKEN)
@@ -94,7 +95,7 @@ def test_a_layer_that_bends_nothing_is_never_called_harmless() -> None:
     nn.init.zeros_(model[2].bias)
     model[2].bias.data -= 99 * model[2].weight.data[:, 0]
     said = advise(census(model, X))
-    assert any("nothing, for every unit there is dead or linear; the first: 0 → relu" in a.found for a in said)
+    assert any("nothing, because every unit there is dead or linear; the first: 0 → relu" in a.found for a in said)
     assert not any("harmless" in advice.do for advice in said)
 
 
@@ -195,13 +196,18 @@ def test_layers_are_named_by_what_made_them_and_by_their_line_where_lines_differ
     ("change", "said", "grave"),
     [
         (lambda x: x, "", False),
-        (lambda x: x * 0.5 * ODD, "", False),
-        (lambda x: x * 2 * ODD, "a size of", False),
-        (lambda x: x * 3 * GRAVE, "a size of", True),
-        (lambda x: x / (2 * ODD), "a size of", False),
-        (lambda x: x * 0.01 + 2, "as far from zero as from one another", False),
-        (lambda x: x + 3 * GRAVE, "as far from zero as from one another", True),
-        (lambda x: x * torch.tensor([0.001, 0.001, 0.001, 0.5]), "one column varies", False),
+        (lambda x: x * 0.5 * LARGE.odd, "", False),
+        (lambda x: x * 1.5 * LARGE.odd, "a size of", False),
+        (lambda x: x * 1.5 * LARGE.grave, "a size of", True),
+        (lambda x: x / (0.5 * SMALL.odd), "", False),
+        (lambda x: x / (2 * SMALL.odd), "a size of", False),
+        (lambda x: x / (1.5 * SMALL.grave), "a size of", True),
+        (lambda x: x + 0.25 * FAR.odd, "", False),
+        (lambda x: x * 0.1 + 1, "as far from zero as from one another", False),
+        (lambda x: x + 3 * FAR.grave, "as far from zero as from one another", True),
+        (lambda x: x * torch.tensor([1.0, 1.0, 1.0, 0.3 * UNEVEN.odd]), "", False),
+        (lambda x: x * torch.tensor([0.1, 0.1, 0.1, 0.2 * UNEVEN.odd]), "one column varies", False),
+        (lambda x: x * torch.tensor([0.01, 0.01, 0.01, 0.03 * UNEVEN.grave]), "one column varies", True),
         (lambda x: x * torch.tensor([1.0, 1.0, 1.0, 0.0]), "", False),  # a column that never varies
         (lambda x: x * torch.tensor([1.0, 1.0, 1.0, 1e-5]), "", False),  # a rare feature is no fault of scale
     ],

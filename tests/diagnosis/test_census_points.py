@@ -44,7 +44,7 @@ def test_points_that_cannot_be_told_apart_are_unknown() -> None:
     assert found["relu"].units.total == 4
     assert found.points == Tally(unknown=5)
     assert found.to_dict()["layers"][0]["points"]["unknown"] == 5
-    assert found["relu"].unknown == ("points: its values are of several points at once",)
+    assert found["relu"].unknown == ("points: its values belong to several points at once",)
     assert "unknown" in str(found)
 
 

@@ -12,7 +12,7 @@ from planted import counted, signals
 from torch import Tensor, distributed, nn
 
 from alive.diagnosis import Census, census
-from alive.diagnosis.ranks import gather
+from alive.diagnosis.gathered import gather
 from alive.errors import AliveError
 
 

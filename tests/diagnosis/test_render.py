@@ -18,10 +18,10 @@ from torch import nn
 
 from alive.diagnosis import Census, LayerCensus, Limit, Tally, census
 from alive.diagnosis.advice import advise
-from alive.diagnosis.grid import LEAST_MISSED, grid
-from alive.diagnosis.page import curves
 from alive.diagnosis.render import SCREENFUL, Origin, page, table, text
-from alive.diagnosis.rows import SEVERITIES, number, rows, worst_first
+from alive.diagnosis.render.grid import LEAST_MISSED, grid
+from alive.diagnosis.render.page import curves
+from alive.diagnosis.render.rows import SEVERITIES, number, rows, worst_first
 from alive.diagnosis.signal import of_rows
 from alive.errors import AliveError
 from alive.functional import Activation

@@ -314,7 +314,7 @@ def test_half_precision_resolves_less() -> None:
     [
         (lambda output, y: output, "the loss gave [20, 3], not one number"),
         (lambda output, y: 3.0, "the loss gave float, not one number"),
-        (lambda output, y: torch.tensor(1.0), "the loss does not hang on the model's output"),
+        (lambda output, y: torch.tensor(1.0), "the loss does not depend on the model's output"),
     ],
 )
 def test_a_loss_that_is_none_is_refused(loss: Any, said: str) -> None:

@@ -71,7 +71,7 @@ def test_the_command_line_does_not_pass_what_is_unknown(alive, tmp_path) -> None
     )
     code, out, err = alive("census", "mine:Mixed", "--data", "moons", "--fail-on", "dead_points>0")
     assert code == 1
-    assert "dead_points>0 cannot be ruled out, for not all is known" in err
+    assert "dead_points>0 cannot be ruled out, because not everything is known" in err
     assert "unknown" in out
     assert alive("census", "mine:Mixed", "--data", "moons", "--fail-on", "dead_points>85")[0] == 0
 
@@ -111,10 +111,10 @@ def test_unknown_stands_in_record_table_page_and_json() -> None:
     found = census(Mixed(), torch.randn(6, 3))
     (layer,) = found.layers
     assert layer.made_by == "b"
-    assert layer.unknown == ("points: its values are of several points at once",)
+    assert layer.unknown == ("points: its values belong to several points at once",)
     for text in (str(found), page(found, "Mixed")):
         assert "unknown" in text
-        assert "its values are of several points at once" in text
+        assert "its values belong to several points at once" in text
     record = found.to_dict()
     assert record["points"]["unknown"] == 6
     assert record["layers"][0]["unknown"] == list(layer.unknown)

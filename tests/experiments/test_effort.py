@@ -55,7 +55,7 @@ def test_a_fleet_takes_the_core_seconds_of_its_cells():
     assert (found.members, found.loads) == (3 * 13 * 9, ())
 
 
-@pytest.mark.parametrize("name", ["moons", "digits"])
+@pytest.mark.parametrize("name", ["moons", "digits", "friedman"])
 def test_sizes_are_those_of_the_data(name):
     data = DATA[name]()
     assert SIZES[name] == (len(data.train_y), tuple(data.train_x.shape[1:]), data.outputs)

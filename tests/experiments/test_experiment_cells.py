@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -14,6 +15,8 @@ from alive.errors import AliveError
 from alive.experiments import EXPERIMENTS, SCALES, Cell, Row
 from alive.experiments.cell import canonical
 from alive.penalties import Schedule
+from alive.penalties.multipliers import AUTO, WEIGHT
+from alive.train import Net
 from alive.train.fleet import Fade, LrSchedule, Member, train_fleet
 
 CHANGES = {
@@ -137,3 +140,44 @@ def test_bad_requests_are_refused():
         fig1.cells(seeds=0)
     with pytest.raises(AliveError, match=r"001-T1 has no architecture 'keras_same'\. Choose dense"):
         EXPERIMENTS["001-T1"].cells(architecture="keras_same")
+
+
+# Of the keys of all networks with a penalty, at both scales and two seeds: taken when sums of squares were the default.
+KNOWN = {
+    "001-Fig1": "bc5a45779598",
+    "001-Fig12": "e67214e173b9",
+    "001-Fig2": "cc73c6adc7d8",
+    "001-Fig3": "f51170ec09d6",
+    "001-Fig4": "02e56bc37c65",
+    "001-Fig5": "725b96b86e81",
+    "001-Fig9": "eb471c7adbae",
+    "001-T1": "e8c2a552beb3",
+    "004-Fig2": "00e8689c817e",
+    "004-Fig3": "49ba9528744b",
+    "004-Fig4": "95cb50828bf4",
+    "004-T1": "c438e6dbc9f9",
+    "atlas": "7ebd957f157a",
+    "demo": "7f53e6e20069",
+    "depth-record": "ab7695b1948e",
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_rows_of_earlier_versions_are_found_again(name: str) -> None:
+    keys = {cell.key for scale in SCALES for cell in EXPERIMENTS[name].cells(scale, seeds=2)}
+    assert hashlib.sha256(" ".join(sorted(keys)).encode()).hexdigest()[:12] == KNOWN[name]
+
+
+def test_the_default_of_the_penalty_is_part_of_the_key_and_the_papers_sum_is_what_it_was() -> None:
+    def key(*separation: tuple[str, object]) -> str:
+        return Cell(Net("rectangle", 3, 4, "Sep-UP", separation=separation), "digits").key
+
+    assert key() == key(("weight", WEIGHT)) == key(("aggregate", "meansq"))
+    assert key(("weight", 1e-3), ("aggregate", "sumsq")) not in (key(("weight", 1e-3)), key())
+    assert key(("weight", "auto")) not in (key(), key(("weight", 1e-3)))
+    auto = Net("rectangle", 3, 4, "Sep-UP", separation=(("weight", "auto"),)).settings["separation"]
+    assert {
+        f"auto_{name}": value for name, value in AUTO.items()
+    }.items() <= auto.items()  # other constants, other rows
+    asked = Net("rectangle", 3, 4, "Sep-UP", separation=(("weight", 1e-3), ("aggregate", "sumsq"))).settings
+    assert asked["separation"] == {"weight": 1e-3}

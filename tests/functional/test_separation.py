@@ -13,7 +13,7 @@ from torch import Tensor
 from alive.errors import AliveError
 from alive.functional import AGGREGATES, Separation, aggregate, slacks
 from alive.functional.extremes import canonical
-from alive.functional.separation import grouped_slacks
+from alive.functional.separation import grouped_slacks, means
 
 Z = torch.tensor([[2.0, 0.5, -4.0], [-3.0, 0.25, -0.5]])  # two points, three units
 # By hand. Units: max (2, .5, -.5), min (-3, .25, -4). Points: max (2, .25), min (-4, -3).
@@ -196,7 +196,14 @@ LAYERS = [
 
 @pytest.mark.parametrize(
     ("how", "expected"),
-    [("sumsq", 30.0), ("sum", 10.0), ("norm", math.sqrt(30)), ("mean", 2.0), ("balanced", 6 / 3 + 4 / 2)],
+    [
+        ("meansq", (2.5 + 9) / 2 + (16 + 0) / 2),
+        ("sumsq", 30.0),
+        ("sum", 10.0),
+        ("norm", math.sqrt(30)),
+        ("mean", 2.0),
+        ("balanced", 6 / 3 + 4 / 2),
+    ],
 )
 def test_aggregates_equal_the_hand_computed(how: str, expected: float) -> None:
     assert aggregate(LAYERS, how).item() == pytest.approx(expected)
@@ -216,9 +223,51 @@ def test_layers_on_several_devices_are_summed_on_the_first(how: str) -> None:
 
 
 def test_every_aggregate_is_tested_above_and_an_unknown_one_is_refused() -> None:
-    assert set(AGGREGATES) == {"sumsq", "sum", "norm", "mean", "balanced"}
+    assert set(AGGREGATES) == {"meansq", "sumsq", "sum", "norm", "mean", "balanced"}
     with pytest.raises(AliveError, match="did you mean 'sumsq'"):
         aggregate(LAYERS, "summsq")
+
+
+def slow_mean_of_squares(layers: list[dict[str, Tensor]]) -> float:
+    """The definition, number by number."""
+    total = 0.0
+    for axis in "UPL":
+        each = [[x * x for x in s[axis].tolist()] for s in layers if axis in s and len(s[axis])]
+        total += sum(sum(squares) / len(squares) for squares in each) / max(1, len(each))
+    return total
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("seed", range(20))
+def test_the_mean_of_squares_equals_its_definition(seed: int) -> None:
+    g = torch.Generator().manual_seed(seed)
+    layers = []
+    for _ in range(int(torch.randint(1, 7, (), generator=g))):
+        sizes = torch.randint(0, 4, (3,), generator=g).tolist()
+        axes = [axis for axis in "UPL" if torch.rand((), generator=g) < 0.7]
+        layers.append({a: torch.rand(n, generator=g, dtype=torch.float64) for a, n in zip(axes, sizes, strict=False)})
+    assert aggregate(layers, "meansq").item() == pytest.approx(slow_mean_of_squares(layers), rel=1e-12)
+    for axis, found in means(layers).items():
+        assert found.slacks.tolist() == pytest.approx([layers[n][axis].mean().item() for n in found.layers])
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("conv", ["channel", "position"])
+def test_the_mean_of_squares_does_not_change_with_depth_width_batch_and_positions(conv: str) -> None:
+    z = 0.3 * torch.randn(5, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rule = Separation(conv=conv)
+
+    def penalty(*layers: Tensor) -> float:
+        return aggregate([slacks(layer, rule) for layer in layers]).item()
+
+    other = 0.1 * torch.randn(5, 6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    alone, both = penalty(z), penalty(z, other)
+    assert 0 < alone != both
+    for tiled in (z.repeat(3, 1, 1), z.repeat(1, 3, 1), z.repeat(1, 1, 3)):
+        assert penalty(tiled) == pytest.approx(alone, rel=1e-12)
+        assert penalty(tiled, other) == pytest.approx(both, rel=1e-12)
+    assert penalty(z, z, z) == pytest.approx(alone, rel=1e-12)
+    assert penalty(z, other, z, other) == pytest.approx(both, rel=1e-12)
 
 
 @pytest.mark.law

@@ -258,7 +258,7 @@ def test_guarantees_of_a_model_by_path():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FarkasLinear(3, 1), "at least 2 units, got 1.*no other to answer for"),
+        (lambda: FarkasLinear(3, 1), "at least 2 units, got 1.*no others to balance"),
         (lambda: FarkasConv2d(3, 4, 3, bias=False), "needs its bias"),
         (lambda: FarkasLinear(3, 4, cutoff=nn.Tanh()), "saturates on both sides"),
         (lambda: FarkasLinear(3, 4, margin=-0.1), "margin must be at least 0"),

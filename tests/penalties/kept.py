@@ -120,7 +120,7 @@ def by_hand(model: Kept, x: Tensor, unit_axis: int, rule: dict[str, Any]) -> tup
             module.kept = None
     options = {key: value for key, value in rule.items() if key != "aggregate"}
     slacks = [separation.slacks(z, Separation(**options), unit_axis=unit_axis) for z in kept]
-    return y, aggregate(slacks, rule.get("aggregate", "sumsq"))
+    return y, aggregate(slacks, rule.get("aggregate", "meansq"))
 
 
 def step(model: nn.Module, x: Tensor, **rule: Any) -> tuple[Tensor, Grads]:

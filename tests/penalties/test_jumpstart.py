@@ -68,23 +68,24 @@ def test_a_penalty_without_a_pass_is_refused_also_the_second_time(built) -> None
 
 
 @pytest.mark.law
-def test_two_passes_are_one_sum(built) -> None:
+@pytest.mark.parametrize(("how", "share"), [("sumsq", 1.0), ("meansq", 0.5)])
+def test_two_passes_are_one_sum_or_one_mean(built, how: str, share: float) -> None:
     model, x, _ = built("dense")
-    with Jumpstart(model, 1.0) as keep:
+    with Jumpstart(model, 1.0, aggregate=how) as keep:
         separate = []
         for part in x.split(4):
             model(part)
             separate.append(keep.penalty())
         for part in x.split(4):
             model(part)
-        torch.testing.assert_close(keep.penalty(), sum(separate))
+        torch.testing.assert_close(keep.penalty(), share * sum(separate))
 
 
 @pytest.mark.law
 def test_accumulated_gradients_equal_those_of_the_sum(built) -> None:
     model, x, _ = built("conv")
     model.norm.eval()
-    with Jumpstart(model, 1.0) as keep:
+    with Jumpstart(model, 1.0, aggregate="sumsq") as keep:
         for part in x.split(3):
             (model(part).sum() + keep.penalty()).backward()
         accumulated = grads(model)

@@ -80,12 +80,12 @@ def test_a_batch_that_can_satisfy_nothing_costs_nothing() -> None:
 
 def test_the_output_is_asked_too_if_wanted(built) -> None:
     model, x, _ = built("dense")
-    with Jumpstart(model, 1.0) as keep:
+    with Jumpstart(model, 1.0, aggregate="sumsq") as keep:
         y = model(x)
         hidden = keep.penalty()
-    with Jumpstart(model, 1.0, include_output=True) as keep:
+    with Jumpstart(model, 1.0, aggregate="sumsq", include_output=True) as keep:
         model(x)
-        torch.testing.assert_close(keep.penalty(), hidden + aggregate([separation.slacks(y, Separation())]))
+        torch.testing.assert_close(keep.penalty(), hidden + aggregate([separation.slacks(y, Separation())], "sumsq"))
 
 
 def test_an_output_that_is_no_tensor_is_refused_if_it_is_asked() -> None:

@@ -149,19 +149,49 @@ def measured() -> dict[str, list[float]]:
     return found
 
 
+def trained(net: nn.Module, x: Tensor, steps: int, **options: object) -> tuple[dict[str, object], Tensor]:
+    """Some steps with multipliers that move: these at the end, and the weights."""
+    net = copy.deepcopy(net)
+    together = distributed.get_world_size() > 1 and options.pop("together")
+    model = DistributedDataParallel(net) if together else net
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.05)
+    own = x.split((4, 3))[distributed.get_rank()] if together else x
+    with Jumpstart(model, "auto", across_ranks=together, **options) as keep:  # type: ignore[arg-type]
+        for _ in range(steps):
+            optimiser.zero_grad()
+            loss = task(model(own)) * (len(own) * 2 / len(x) if together else 1)
+            (loss + keep.penalty()).backward()
+            optimiser.step()
+        return keep.state_dict()["multipliers"], torch.cat([p.detach().flatten() for p in net.parameters()])
+
+
+def autos() -> dict[str, object]:
+    """Multipliers that two ranks and one process find, and how far the weights are apart."""
+    found = {}
+    g = torch.Generator().manual_seed(2)
+    for name, make, shape in (("dense", dense, (3,)), ("conv", conv, (1, 4, 4))):
+        for mode in ("UP", "P", "L"):
+            net, x = make(g), points(shape, 7, g)
+            (mine, weights), (wanted, alone_weights) = (
+                trained(net, x, 6, together=together, mode=mode) for together in (True, False)
+            )
+            found[f"{name} {mode}"] = [mine, wanted, (weights - alone_weights).abs().max().item()]
+    return found
+
+
 def refusals() -> dict[str, object]:
     """What is not a gradient: NaN that only one rank sees, ranks of different layers, ranks each by itself."""
     rank, found = distributed.get_rank(), {}
     g = torch.Generator().manual_seed(1)
     net, x = dense(g), points((3,), 7, g)
     own = x.split((4, 3))[rank].clone()
-    with Jumpstart(net, aggregate="sum", mode="U", across_ranks=False) as keep:
+    with Jumpstart(net, 1.0, aggregate="sum", mode="U", across_ranks=False) as keep:
         net(own)
         apart = keep.penalty().item()
         net(x)
         found["differs"] = apart != keep.penalty().item()
         found["repr"] = repr(keep)
-    with Jumpstart(net, aggregate="sum", mode="U") as keep:
+    with Jumpstart(net, 1.0, aggregate="sum", mode="U") as keep:
         found["same repr"] = repr(keep)
         net.eval()
         net(own)
@@ -250,7 +280,13 @@ def main(rank: int, folder: Path) -> None:
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2, timeout=timedelta(seconds=60)
     )
-    found = {"errors": measured(), "refusals": refusals(), "strangers": strangers(), "collectives": collectives()}
+    found = {
+        "errors": measured(),
+        "refusals": refusals(),
+        "strangers": strangers(),
+        "autos": autos(),
+        "collectives": collectives(),
+    }
     (folder / f"{rank}.json").write_text(json.dumps(found))
     distributed.barrier()
     distributed.destroy_process_group()
@@ -275,10 +311,23 @@ def test_two_ranks_equal_one_process(found, mode: str, aggregate: str, ties: str
 def test_whatever_the_shards_the_layers_and_the_rule(found) -> None:
     for rank in found:
         rest = {name: told for name, told in rank["errors"].items() if name.split()[0] not in ("U", "P", "UP", "L")}
-        assert len(rest) == 20 + 12 + 8
+        assert len(rest) == 24 + 12 + 8
         assert {name: told for name, told in rest.items() if max(told[:2]) > 1e-12} == {}
         assert all(told[2] > 1e-3 for name, told in rest.items() if name != "satisfied norm")
         assert rank["errors"]["satisfied norm"][2] == 0
+
+
+@pytest.mark.twin
+def test_multipliers_of_two_ranks_are_those_of_one_process(found) -> None:
+    assert found[0]["autos"] == found[1]["autos"]  # to the bit
+    for mine, wanted, apart in found[0]["autos"].values():
+        assert apart < 1e-12
+        assert mine.keys() == wanted.keys()
+        for axis, of in wanted.items():
+            assert mine[axis].keys() == of.keys()
+            for tap in of:
+                assert mine[axis][tap] == pytest.approx(of[tap], abs=1e-12)
+            assert any(abs(mu - 1) > 1e-3 for mu, _ in of.values())
 
 
 def test_nan_on_one_rank_is_nan_on_all(found) -> None:

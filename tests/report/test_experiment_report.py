@@ -12,7 +12,7 @@ import torch
 
 from alive.data import moons
 from alive.experiments import EXPERIMENTS, Cell, Row
-from alive.experiments.spec import KINDS
+from alive.experiments.spec import FIGURE_KINDS
 from alive.experiments.verdicts import Judged, Part, judge
 from alive.report.curves import learning
 from alive.report.heat import _better, ink, means, seeds_of
@@ -38,7 +38,7 @@ def part():
 
 
 def test_every_kind_of_figure_can_be_drawn():
-    assert set(DRAW) == set(KINDS)
+    assert set(DRAW) == set(FIGURE_KINDS)
 
 
 def test_the_page_shows_every_claim_and_needs_no_network(part, tmp_path):

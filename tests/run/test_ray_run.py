@@ -204,7 +204,7 @@ def test_a_local_process_shares_the_work(tmp_path, connected, undisturbed):
 
 
 def test_the_command(alive, connected):
-    code, out, _ = alive("reproduce", "001-T1", "--engine", "ray")
+    code, out, _ = alive("reproduce", "001-T1", "--on", "ray")
     assert code == 0
     assert "reproduced" in out
 
@@ -301,7 +301,7 @@ def test_an_address_where_nobody_answers_is_said_at_once(alive):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound, but it does not listen
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        code, _, err = alive("reproduce", "001-T1", "--engine", "ray", "--address", address)
+        code, _, err = alive("reproduce", "001-T1", "--on", "ray", "--address", address)
     assert code == 2
     assert f"no Ray cluster answers at {address}" in err
     assert "Traceback" not in err
@@ -311,7 +311,7 @@ def test_the_address_in_the_environment_is_called_first(tmp_path):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        command = [sys.executable, "-m", "alive", "reproduce", "001-T1", "--engine", "ray"]
+        command = [sys.executable, "-m", "alive", "reproduce", "001-T1", "--on", "ray"]
         done = subprocess.run(
             command,
             cwd=tmp_path,
@@ -376,7 +376,7 @@ def test_a_head_that_is_killed_midway_is_said_in_seconds_without_lines_of_ray(tm
     )
     try:
         address, numbers = json.loads(head.stdout.readline())
-        command = [sys.executable, "-m", "alive", "reproduce", "004-Fig2", "--engine", "ray", "--address", address]
+        command = [sys.executable, "-m", "alive", "reproduce", "004-Fig2", "--on", "ray", "--address", address]
         running = subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quiet
         )
@@ -406,11 +406,11 @@ def test_a_head_that_is_killed_midway_is_said_in_seconds_without_lines_of_ray(tm
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--engine", "rai"), "unknown engine 'rai'. did you mean 'ray'?"),
-        (("--address", "auto"), "only the engine 'ray' has an address; add --engine ray"),
-        (("--engine", "ray", "--address", "nowhere"), "'nowhere' is no address of a Ray cluster"),
-        (("--engine", "ray", "--address", "127.0.0.1:99999"), "no Ray cluster answers"),
-        (("--engine", "ray", "--threads", "0"), "threads must be at least 1"),
+        (("--on", "rai"), "unknown place to run 'rai'. did you mean 'ray'?"),
+        (("--address", "auto"), "only a Ray cluster has an address; add --on ray"),
+        (("--on", "ray", "--address", "nowhere"), "'nowhere' is not an address of a Ray cluster"),
+        (("--on", "ray", "--address", "127.0.0.1:99999"), "no Ray cluster answers"),
+        (("--on", "ray", "--threads", "0"), "threads must be at least 1"),
     ],
 )
 def test_what_is_refused_is_said(alive, args, said):
@@ -421,14 +421,14 @@ def test_what_is_refused_is_said(alive, args, said):
 
 def test_without_ray_the_install_line_is_said(alive, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    code, _, err = alive("reproduce", "001-T1", "--engine", "ray")
+    code, _, err = alive("reproduce", "001-T1", "--on", "ray")
     assert code == 2
     assert 'pip install ".[ray]"' in err
 
 
 @pytest.mark.slow
 def test_the_command_joins_and_leaves_a_cluster_and_is_quiet(tmp_path, cluster):
-    command = [sys.executable, "-m", "alive", "reproduce", "001-T1", "--engine", "ray"]
+    command = [sys.executable, "-m", "alive", "reproduce", "001-T1", "--on", "ray"]
     for where in (["--address", cluster.address], []):
         done = subprocess.run(
             [*command, *where, "--store", f"{len(where)}.sqlite"],
@@ -446,7 +446,7 @@ def test_an_address_of_another_program_is_said_in_bounded_time(tmp_path):
     """Half a minute: the other end takes the call, and never says a word of Ray."""
     with socket.create_server(("", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
-        command = [sys.executable, "-m", "alive", "reproduce", "001-T1", "--engine", "ray", "--address", address]
+        command = [sys.executable, "-m", "alive", "reproduce", "001-T1", "--on", "ray", "--address", address]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 2
     assert f"Ray cannot be joined at '{address}'" in done.stderr

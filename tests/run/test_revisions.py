@@ -18,6 +18,7 @@ from alive.run.work import train_cells
 from alive.train import Net, Settings
 from alive.train.engines import ENGINES
 from alive.train.fleet import Fade, Member
+from alive.train.net import EARLIER
 
 BEFORE = Path(__file__).with_name("store_before.sql")  # a store of the alive that knew no revisions, as SQL
 
@@ -31,7 +32,7 @@ def cells() -> list[Cell]:
     shared = Member(
         2, 4, "Sep-U", epochs=6, architecture="keras_same", batch_size=40, shuffle=True, dropout=drop
     )  # fmt: skip
-    net = Net("rectangle", 3, 4, "Sep-UP", separation=(), training=Settings(epochs=3))
+    net = Net("rectangle", 3, 4, "Sep-UP", separation=EARLIER, training=Settings(epochs=3))
     return [
         Cell(Member(2, 4, "ReLU", epochs=6), trace=3),
         Cell(Member(2, 4, "Sep-UP", seed=11, epochs=6), trace=3),

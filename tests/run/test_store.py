@@ -130,11 +130,11 @@ def _damaged(path):
     [
         (
             lambda path: path.write_bytes(b"no database at all, but long enough to be looked at" * 40),
-            "is no store of alive",
+            "is not a store of alive",
         ),
         (_foreign, "is a database of another program"),
         (_newer, "was made by a newer alive"),
-        (_damaged, "is no store of alive, or is damaged"),
+        (_damaged, "is not a store of alive, or is damaged"),
         (lambda path: path.mkdir(), "is a folder, not a store"),
     ],
 )

@@ -65,7 +65,7 @@ def test_the_networks_of_ones_own_experiment_are_counted_and_shown(alive, tmp_pa
     err = " ".join(err.split())
     assert code == 2
     assert "mine.sqlite holds 12 networks (6 ReLU, 6 Sep-UP) that `alive reproduce` did not ask for" in err
-    assert ("it has runs of mine, of which alive knows nothing" in err) == asked
+    assert ("it has runs of mine, which alive does not know" in err) == asked
     assert "empty" not in err
     assert "alive.study.report(store, folder, experiments=[yours])" in err
     assert "mine.sqlite also holds 12 networks" in " ".join(alive("reproduce", "--store", path)[1].split())

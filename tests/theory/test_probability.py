@@ -23,7 +23,7 @@ from alive.theory import (
     some_unit_dead,
     width_for,
 )
-from alive.theory.lanes import DRAWERS, one_by_one
+from alive.theory.drawn import DRAWERS, one_by_one
 from alive.theory.probability import SYMMETRIC
 
 chance = st.floats(0.01, 0.99)
@@ -158,12 +158,12 @@ def test_convolutional_simulation_is_the_census_of_the_same_models():
     [("glorot", 3), ("kaiming", 3), ("torch", 3), ("zeros", 3), ("mirrored", 4), ("mirrored", 6), ("mirrored", 3)],
 )
 def test_stacked_draws_have_the_distribution_of_initialise(init, width):
-    fans, lanes = [(width, 2), (width, width)], 600
-    fast = DRAWERS[init](fans, lanes, torch.float64, seeded(1))
-    slow = one_by_one(fans, lanes, torch.float64, seeded(2), init=init)
+    fans, networks = [(width, 2), (width, width)], 600
+    fast = DRAWERS[init](fans, networks, torch.float64, seeded(1))
+    slow = one_by_one(fans, networks, torch.float64, seeded(2), init=init)
     for a, b in zip([*fast.weights, *fast.biases], [*slow.weights, *slow.biases], strict=True):
         assert a.shape == b.shape
-        spread = ((a.var(0) + b.var(0)) / lanes).sqrt()
+        spread = ((a.var(0) + b.var(0)) / networks).sqrt()
         assert bool(((a.mean(0) - b.mean(0)).abs() <= 5 * spread + 1e-12).all())
         torch.testing.assert_close(a.var(), b.var(), rtol=0.15, atol=1e-12)
         torch.testing.assert_close(a.abs().max(), b.abs().max(), rtol=0.35, atol=1e-12)

@@ -157,7 +157,7 @@ def test_foreign_files(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("epoch,loss\n")
     (tmp_path / "folder").mkdir()
     for name, says in {
-        "tensors": "no checkpoint of a training run",
+        "tensors": "not a checkpoint of a training run",
         "pickle": "damaged or no checkpoint",
         "text": "damaged or no checkpoint",
         "folder": "there is no checkpoint",
@@ -227,7 +227,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_training(tmp_path: Path
         def get_extra_state(self) -> object:
             return {"not": "a tensor"}
 
-    with pytest.raises(AliveError, match="'_extra_state' is no tensor"):
+    with pytest.raises(AliveError, match="'_extra_state' is not a tensor"):
         train(Strange(1, 1), data, checkpoint=tmp_path / "run")
     assert sorted(os.listdir(tmp_path)) == ["file"], "nothing is left behind"
 

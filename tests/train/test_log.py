@@ -54,7 +54,7 @@ def test_a_torn_line_is_dropped(tmp_path: Path) -> None:
 
 def test_csv_refuses_other_files_and_places(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("dear diary\n")
-    with pytest.raises(AliveError, match="is no log"):
+    with pytest.raises(AliveError, match="is not a log"):
         CsvLogger(tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "dear diary\n"
     with pytest.raises(AliveError, match="cannot write"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from . import census, farkas, fleet, folding, lab, penalty, pipeline, thin
+from . import census, farkas, fleet, folding, lab, penalty, pipeline, shrink, thin
 from .figure import Figure
 
 BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
@@ -11,6 +11,7 @@ BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "fleet": fleet.figures,
     "farkas": farkas.figures,
     "folding": folding.figures,
+    "shrink": shrink.figures,
     "pipeline": pipeline.figures,
     "thin": thin.figures,
     "lab": lab.figures,

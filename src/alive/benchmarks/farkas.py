@@ -80,6 +80,6 @@ def _rivals(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = Chain(layer, depth, width)
-        steps[layer.__name__] = training_step(model, None, x, y)
+        steps[layer.__name__] = training_step(model, None, x, y, torch.optim.Adam(model.parameters(), lr=1e-3))
         saved[layer.__name__] = saved_bytes(model, None, x, y)
     return steps, saved

@@ -1,4 +1,4 @@
-"""What a fleet gains: time a network-epoch against the torch loop and stacked lanes, and flops against the peak."""
+"""What a fleet gains: time a network-epoch against the torch loop and stacked networks, and flops against the peak."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..train.fleet import Member, train_fleet
 from .figure import Figure, interleaved
 
 DEPTH, WIDTH, WEIGHT = 50, 4, 1e-4
-LANES = 128
-LOOP, STACK, PEAK = 1 / 400, 1 / 10, 4.0  # the largest ratios: to the loop's time, to the lanes' time, of peak to flops
+STACKED = 128
+LOOP, STACK, PEAK = 1 / 400, 1 / 10, 4.0  # the largest ratios: to the times of loop and stack, of peak to flops
 LOOP_EPOCHS, STACK_EPOCHS, FLEET_EPOCHS = 20, 2, 2000
 MEMBERS = 4  # so that every core has its share
 SIDE = 2048  # of the matrices that show the machine's peak
@@ -29,7 +29,7 @@ def figures(rounds: int) -> Iterator[Figure]:
     data = moons()
     rivals = {
         "loop": (_loop(data), LOOP_EPOCHS),
-        "stack": (_stack(data), LANES * STACK_EPOCHS),
+        "stack": (_stack(data), STACKED * STACK_EPOCHS),
         "fleet": (_fleet(data, WIDTH), MEMBERS * FLEET_EPOCHS),
     }
     with _one_thread():
@@ -38,7 +38,9 @@ def figures(rounds: int) -> Iterator[Figure]:
     name = f"{DEPTH}x{WIDTH}, {len(data.train_y)} points, Sep-UP, Adam"
     thousand = f"time of 1000 network-epochs in the fleet / of one in the torch loop, {name}"
     yield Figure(thousand, 1000 * each["fleet"] / each["loop"], 1000 * LOOP)
-    yield Figure(f"time a network-epoch, fleet / {LANES} lanes of bmm, {name}", each["fleet"] / each["stack"], STACK)
+    yield Figure(
+        f"time a network-epoch, fleet / {STACKED} networks stacked in bmm, {name}", each["fleet"] / each["stack"], STACK
+    )
     yield Figure(f"microseconds a network-epoch of the fleet, {name}", each["fleet"] * 1e6)
     peak = _peak()
     yield Figure("GFLOP/s of a large torch.mm, all cores", peak)
@@ -66,21 +68,24 @@ def _peak() -> float:
 
 
 def _fleet(data: Data, width: int) -> Callable[[], object]:
-    members = [Member(DEPTH, width, seed=seed, weight=WEIGHT, epochs=FLEET_EPOCHS) for seed in range(MEMBERS)]
+    members = [
+        Member(DEPTH, width, seed=seed, weight=WEIGHT, aggregate="sumsq", epochs=FLEET_EPOCHS)
+        for seed in range(MEMBERS)
+    ]
     return lambda: train_fleet(members, data)
 
 
 def _loop(data: Data) -> Callable[[], object]:
     net = Rectangular(data.inputs, data.outputs, depth=DEPTH, width=WIDTH, generator=_seeded(0))
-    keep = Jumpstart(net, WEIGHT)
+    keep = Jumpstart(net, WEIGHT, aggregate="sumsq")
     return lambda: train(net, data, Settings(epochs=LOOP_EPOCHS), keep=keep)
 
 
 def _stack(data: Data) -> Callable[[], object]:
     """Many networks as one batch of matrices, the best that plain torch does."""
     nets = [
-        Rectangular(data.inputs, data.outputs, depth=DEPTH, width=WIDTH, generator=_seeded(lane))
-        for lane in range(LANES)
+        Rectangular(data.inputs, data.outputs, depth=DEPTH, width=WIDTH, generator=_seeded(which))
+        for which in range(STACKED)
     ]
     together = [
         torch.stack([part.detach() for part in parts]) for parts in zip(*(n.parameters() for n in nets), strict=True)
@@ -88,7 +93,7 @@ def _stack(data: Data) -> Callable[[], object]:
     for part in together:
         part.requires_grad_()
     steps = torch.optim.Adam(together, lr=0.01, eps=1e-7)
-    x, y = data.train_x.expand(LANES, -1, -1), data.train_y.float().expand(LANES, -1)
+    x, y = data.train_x.expand(STACKED, -1, -1), data.train_y.float().expand(STACKED, -1)
 
     def step() -> None:
         steps.zero_grad()
@@ -105,11 +110,11 @@ def _stack(data: Data) -> Callable[[], object]:
 
 
 def stacked(parameters: list[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits [lanes, N] of all networks, and the sum of their penalties."""
+    """Logits [F, N] of all networks, and the sum of their penalties."""
     *hidden, weight, bias = parameters
     penalty = x.new_zeros(())
     for matrix, shift in zip(hidden[::2], hidden[1::2], strict=True):
-        z = torch.baddbmm(shift[:, None], x, matrix.mT)  # [lanes, N, C]
+        z = torch.baddbmm(shift[:, None], x, matrix.mT)  # [F, N, C]
         for over in (1, 2):  # slacks of units, then of points
             s = (torch.relu(1 - z.amax(over)) + torch.relu(1 + z.amin(over))) / 2
             penalty = penalty + s.square().sum()

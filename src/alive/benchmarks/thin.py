@@ -30,7 +30,7 @@ def training_step(
     if channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x = x.contiguous(memory_format=torch.channels_last)
-    keep = Jumpstart(model, 1e-3) if penalty else None
+    keep = Jumpstart(model, 1e-3, aggregate="sumsq") if penalty else None
     if keep is not None and stack is not None:
         stack.enter_context(keep)
     optimiser = torch.optim.Adam(model.parameters(), fused=True)

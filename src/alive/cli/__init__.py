@@ -18,9 +18,11 @@ from ..errors import AliveError
 from ..files import FULL
 from .census import census
 from .clinic import clinic
+from .cure import cure
 from .data import commands as data_commands
 from .lab import lab
 from .preflight import preflight
+from .shrink import shrink
 from .studies import bench, demo, report, reproduce
 from .train import train
 from .words import fail
@@ -32,7 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     help="Find, cure and prove away dead and linear units and dead points of PyTorch networks.",
 )
-for command in (demo, lab, census, preflight, train, clinic, bench, reproduce, report):
+for command in (demo, lab, census, preflight, cure, train, shrink, clinic, bench, reproduce, report):
     app.command()(command)
 app.add_typer(data_commands, name="data")
 
@@ -57,7 +59,7 @@ def main() -> None:
     except BrokenPipeError:
         _read_no_more()
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # typer's own answer to it is 1, which is that of a limit
+        if isinstance(stop.__context__, BrokenPipeError):  # typer would exit with 1, which is for limits
             _read_no_more()
         raise
     except OSError as error:
@@ -67,7 +69,7 @@ def main() -> None:
     raise SystemExit(code or 0)
 
 
-USAGE: type[Exception] = typer.BadParameter.__mro__[1]  # UsageError, which typer takes now from click, now from itself
+USAGE: type[Exception] = typer.BadParameter.__mro__[1]  # UsageError, of click or of typer itself
 
 
 def _misused(error: Any) -> NoReturn:
@@ -91,7 +93,7 @@ def _nearest(error: Any) -> str:
         return f"No such option: {error.option_name}{f'. Did you mean {close[0]}?' if close else ''}"
     word = next(iter(sys.argv[1:]), "")
     if error.ctx.parent is None and re.search(r":|\.py$|^\d+x\d+$", word):
-        return f"{word!r} is no command. Did you mean alive census {word}?"
+        return f"{word!r} is not a command. Did you mean alive census {word}?"
     return ""
 
 

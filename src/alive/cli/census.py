@@ -106,6 +106,6 @@ def _write(html: Path, found: Census, typed: Typed, data: str, sample: str) -> N
 
 def _check(found: Census, limits: list[Any]) -> None:
     failed = [f"{a} holds, it is {a.value(found):g}{'%' * a.percent}" for a in limits if a.holds(found)]
-    unsure = [f"{a} cannot be ruled out, for not all is known" for a in limits if a.is_open(found)]
+    unsure = [f"{a} cannot be ruled out, because not everything is known" for a in limits if a.is_open(found)]
     if failed or unsure:
         fail("; ".join([*failed, *unsure]), 1)

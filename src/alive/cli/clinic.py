@@ -13,7 +13,7 @@ from . import values
 from .words import completing, interruptible, show
 
 if TYPE_CHECKING:
-    from ..clinic import Row
+    from ..clinic import Trial
 
 
 def clinic(
@@ -87,7 +87,7 @@ def _wards(names: Sequence[str]) -> list[list[str]]:
     return [part[first : first + 4] for part in wards.values() for first in range(0, len(part), 4)]
 
 
-def _treated(asked: Sequence[tuple[str, str, int]], path: Path) -> list[Row]:
+def _treated(asked: Sequence[tuple[str, str, int]], path: Path) -> list[Trial]:
     """Do the trials, with a bar; Ctrl-C says what is kept."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -101,7 +101,7 @@ def _treated(asked: Sequence[tuple[str, str, int]], path: Path) -> list[Row]:
     with Progress(*columns, console=Console(stderr=True)) as bars:
         task = bars.add_task("", total=len(asked))
 
-        def tick(row: Row) -> None:
+        def tick(row: Trial) -> None:
             bars.update(task, advance=1, description=f"{row.patient}, {row.cure}")
 
         try:

@@ -1,4 +1,4 @@
-"""What commands share about models and data of the user's own: options, notes, and the whole of an error."""
+"""What commands share about models and data of the user's own: options, notes, and full tracebacks."""
 
 from __future__ import annotations
 

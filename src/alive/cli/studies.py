@@ -72,7 +72,9 @@ def reproduce(
     ] = "dense",
     store: Stored = Path("alive.sqlite"),
     threads: Annotated[int | None, typer.Option(help="Networks at once; by default one a core.")] = None,
-    engine: Annotated[str, choice("This machine, or the cores of a Ray cluster", values.ENGINES)] = "local",
+    on: Annotated[
+        str, choice("This machine, or the cores of a Ray cluster", values.WHERE, what="place to run")
+    ] = "local",
     address: Annotated[
         str | None, typer.Option(help="Of the Ray cluster, host:port or auto; by default a Ray on this machine.")
     ] = None,
@@ -92,7 +94,7 @@ def reproduce(
             architecture=architecture,
             path=store,
             threads=threads,
-            engine=engine,
+            on=on,
             address=address,
         ):
             show(study.table(part))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..errors import AliveError, expect
+from ..errors import AliveError, expect, near
 from . import values
 from .own import Args, MayBeData, Target, Traceback, Weights, loss_of, note, traced
 from .words import BatchNorm, Init, ModelSource, Seed, choice, fail, interruptible, say, show
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ..data import Data
-    from ..penalties import Jumpstart
+    from ..penalties import Jumpstart, Schedule
     from ..train import Logger, Ranks, Settings, Task
     from .sources import Typed
 
 LOSS = "ce, bce, mse, or mine:loss(output, targets); by default what the targets ask for."
+WEIGHT = "Weight of the penalty; by default one that fits every network; auto: each layer finds its own."
 
 
 def train(
@@ -38,10 +39,10 @@ def train(
     optimiser: Annotated[str, choice("Optimiser", values.OPTIMISERS)] = "adam",
     shuffle: Annotated[bool, typer.Option("--shuffle", help="New order each epoch.")] = False,
     jumpstart: Annotated[str | None, choice("Keep alive", values.MODES, what="mode")] = None,
-    weight: Annotated[float, typer.Option(help="Weight of the penalty.")] = 1e-4,
+    weight: Annotated[str | None, typer.Option(help=WEIGHT)] = None,
     final_weight: Annotated[float | None, typer.Option(help="Weight at the end, for a schedule.")] = None,
     schedule: Annotated[str, choice("Course of the weight", values.SHAPES)] = "constant",
-    aggregate: Annotated[str, choice("Sum of the slacks", values.AGGREGATES)] = "sumsq",
+    aggregate: Annotated[str, choice("One number of all slacks", values.AGGREGATES)] = "meansq",
     checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to resume from.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
     csv: Annotated[Path | None, typer.Option(help="A line an epoch; replaces an older log.")] = None,
@@ -53,7 +54,7 @@ def train(
 ) -> None:
     """Train one network, with or without the penalty; Ctrl-C leaves a checkpoint to resume from."""
     from .. import train as training
-    from ..penalties import Jumpstart, Schedule
+    from ..penalties import Jumpstart
     from . import sources
 
     _expect_penalty(jumpstart, weight, final_weight, schedule, aggregate)
@@ -62,7 +63,7 @@ def train(
     )
     made: dict[str, Any] = {"args": tuple(arg or ()), "weights": weights, "init": init, "batch_norm": batch_norm}
     typed = sources.Typed(model, data, target=target, **made, seed=seed)
-    planned = Schedule(weight, final_weight, schedule)
+    planned = _planned(weight, final_weight, schedule)
     with interruptible(), traced(whole), training.joined() as ranks:
         task, network, points = _opened(typed, loss, settings, ranks)
         keep = Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) if jumpstart is not None else None
@@ -87,8 +88,29 @@ def train(
     if result.stopped:
         fail(result.stopped, 1)
     if jumpstart is not None and training.in_vain(task, result, points):
+        assert keep is not None
+        state = keep.state_dict()
         with Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) as keep:
+            keep.load_state_dict(state)
             _say_if_drowned(network, points, task, keep)
+
+
+def _planned(
+    weight: str | None, final_weight: float | None, schedule: str
+) -> float | Literal["auto"] | Schedule | None:
+    """The weight as typed, or its course."""
+    from ..penalties import Schedule
+    from ..penalties.multipliers import WEIGHT
+
+    try:
+        given = weight if weight is None or weight == "auto" else float(weight)
+    except ValueError:
+        raise AliveError(f"--weight is a number or auto, got {weight!r}", near(weight, ["auto"])) from None
+    if schedule == "constant":
+        return given  # type: ignore[return-value]
+    if isinstance(given, str):
+        raise AliveError("--weight auto finds its own course", "Leave out --schedule and --final-weight")
+    return Schedule(WEIGHT if given is None else given, final_weight, schedule)
 
 
 def _opened(typed: Typed, loss: str | None, settings: Settings, ranks: Ranks) -> tuple[Task, nn.Module, Data]:
@@ -143,12 +165,12 @@ def _loggers(csv: Path | None, tensorboard: Path | None) -> list[Logger]:
 
 
 def _show_census(network: nn.Module, points: Data) -> None:
-    """Who is alive at the end, on the training points, and what of the signal and the gradient is left."""
+    """Who is alive at the end, on the training points, and how much signal and gradient is left."""
     from ..diagnosis import census
 
     try:
         show(census(network, points, gradient=True))
-    except AliveError as error:  # a network without one-sided units has been trained all the same
+    except AliveError as error:  # a network without one-sided units trains all the same
         say(str(error))
 
 
@@ -172,15 +194,20 @@ def _say_if_drowned(network: nn.Module, points: Data, task: Task, keep: Jumpstar
 
 
 def _expect_penalty(
-    jumpstart: str | None, weight: float, final_weight: float | None, schedule: str, aggregate: str
+    jumpstart: str | None, weight: str | None, final_weight: float | None, schedule: str, aggregate: str
 ) -> None:
-    """Refuse words about a penalty that is not asked for, and a schedule that is half said."""
-    usual = (weight, final_weight, schedule, aggregate) == (1e-4, None, "constant", "sumsq")
+    """Refuse options of a penalty without a penalty, and an incomplete schedule."""
+    usual = (weight, final_weight, schedule, aggregate) == (None, None, "constant", "meansq")
     moves = schedule in ("linear", "cosine")
+    fits = weight is not None or aggregate == "meansq"
     expect(
         [
             (jumpstart is not None or usual, "--weight, --schedule and --aggregate need a penalty: add --jumpstart UP"),
             (not moves or final_weight is not None, f"a {schedule} schedule needs an end: add --final-weight 0"),
             (schedule != "constant" or final_weight is None, "--final-weight needs a way there: add --schedule linear"),
+            (
+                fits,
+                f"--aggregate {aggregate} has no weight that fits every network: add --weight 1e-4, as the papers did",
+            ),
         ]
     )

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 from ..registry import added
 
-DATA: tuple[str, ...] = ("moons", "digits", "mnist", "fashion-mnist", "cifar10", "cifar100")
-IMAGES = DATA[2:]
+DATA: tuple[str, ...] = ("moons", "digits", "friedman", "mnist", "fashion-mnist", "cifar10", "cifar100")
+IMAGES = DATA[3:]
 DATA += added("alive.data")
 INITS = ("glorot", "kaiming", "torch", "zeros", "mirrored", *added("alive.starts"))
 SPLITS = ("train", "test", "all")
 MODES = ("U", "P", "UP", "L")
-AGGREGATES = ("sumsq", "sum", "norm", "mean", "balanced")
+AGGREGATES = ("meansq", "sumsq", "sum", "norm", "mean", "balanced")
 SHAPES = ("constant", "linear", "cosine")
 LOSSES = ("ce", "bce", "mse")
 OPTIMISERS = ("adam", "sgd")
 SCALES = ("quick", "paper")
 ARCHITECTURES = ("dense", "keras_same")
-ENGINES = ("local", "ray")
-BENCHMARKS = ("penalty", "census", "fleet", "farkas", "folding", "pipeline", "thin", "lab")
+WHERE = ("local", "ray")
+BENCHMARKS = ("penalty", "census", "fleet", "farkas", "folding", "shrink", "pipeline", "thin", "lab")
 EXPERIMENTS: tuple[str, ...] = (
     *("000-T1", "000-T2", "000-T4", "000-Fig5"),
     *("001-Fig1", "001-Fig2", "001-Fig3", "001-Fig4", "001-Fig5", "001-T1", "001-Fig9", "001-Fig12"),
     *("002-Fig1", "002-Fig2", "002-Fig3", "002-Fig4", "002-Fig5", "002-T2"),
     "003-T2",
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
-    *("depth-record", "atlas", "demo"),
+    *("depth-record", "atlas", "one-setting", "demo"),
     *added("alive.experiments"),
 )
 PATIENTS = (
@@ -35,4 +35,9 @@ PATIENTS = (
     *("negative-bias", "zeros", "constant", "unit-normal", "overflow", "residual"),
     *("large-inputs", "off-centre", "mixed-columns"),
     *("died", "dead-code", "fast-sgd", "not-a-number", "fast-adam", "drowned"),
+)
+CURES = (
+    *("mirrored", "jumpstart", "mirrored, jumpstart", "batch norm", "skips", "farkas", "rate/10", "standardise"),
+    *("kaiming", "glorot", "U sum", "P sum", "UP sum", "U mean", "UP mean", "torch, rate/10"),
+    *("kaiming, rate/10", "mirrored, rate/10", "mirrored, UP mean", "standardise, kaiming"),
 )

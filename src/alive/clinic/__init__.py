@@ -6,7 +6,7 @@ What the advice of a census says was measured here: `docs/advice.md` has the tab
 from .book import Book, made, read_rows, write_rows
 from .cures import CURES
 from .patients import PATIENTS
-from .trial import ADVICE, HEALTHY, Row, run, treat, trials
+from .trial import ADVICE, HEALTHY, Trial, run, treat, trials
 
 __all__ = [
     "ADVICE",
@@ -14,7 +14,7 @@ __all__ = [
     "HEALTHY",
     "PATIENTS",
     "Book",
-    "Row",
+    "Trial",
     "made",
     "read_rows",
     "run",

@@ -16,7 +16,7 @@ from ..files import write_atomically
 from ..run.machine import hardware, versions
 from .cures import CURES
 from .patients import PATIENTS
-from .trial import ADVICE, HEALTHY, Row
+from .trial import ADVICE, HEALTHY, Trial
 
 OURS = "recorded.json"
 
@@ -45,7 +45,7 @@ class Summary:
 class Book:
     """Trials, and when, on what and by which command they were made."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[Trial, ...] = ()
     date: str = ""
     hardware: str = ""
     versions: str = ""
@@ -57,7 +57,7 @@ class Book:
         file = files(__package__) / OURS if path is None else path
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
-            return cls(**found | {"rows": tuple(Row(**row) for row in found["rows"])})
+            return cls(**found | {"rows": tuple(Trial(**row) for row in found["rows"])})
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, TypeError, KeyError) as error:
@@ -70,7 +70,7 @@ class Book:
         text = json.dumps(head, indent=1, ensure_ascii=False)[:-2]
         write_atomically(path, f'{text},\n "rows": [\n{lines}\n ]\n}}\n'.encode())
 
-    def of(self, patient: str, cure: str) -> tuple[Row, ...]:
+    def of(self, patient: str, cure: str) -> tuple[Trial, ...]:
         """The trials of one cure on one patient."""
         return tuple(row for row in self.rows if (row.patient, row.cure) == (patient, cure))
 
@@ -94,28 +94,28 @@ class Book:
         return Summary(patient, cure, scores, sum(score >= bar for score in scores))
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[Trial]:
     """The rows of a file of JSON lines; none where there is no file yet."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return []
     try:
-        return [Row(**json.loads(line)) for line in lines]
+        return [Trial(**json.loads(line)) for line in lines]
     except (ValueError, TypeError) as error:
         raise AliveError(f"{path} holds no trials: {error}", "Name another file, or remove it") from None
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
+def write_rows(path: Path, rows: Sequence[Trial]) -> None:
     """All rows, a line each."""
     write_atomically(path, "".join(f"{_line(row)}\n" for row in rows).encode())
 
 
-def _line(row: Row) -> str:
+def _line(row: Trial) -> str:
     return json.dumps(asdict(row), ensure_ascii=False)
 
 
-def made(rows: Iterable[Row], command: str) -> Book:
+def made(rows: Iterable[Trial], command: str) -> Book:
     """A book of rows made today, here, by a command; those of this version, by patient, cure and seed."""
     hard, cures = hardware(), [HEALTHY, *CURES, ADVICE]
     kept = [row for row in rows if row.version == __version__ and row.patient in PATIENTS and row.cure in cures]

@@ -60,7 +60,7 @@ def _lighter(case: Case) -> Case:
 
 def _without_penalty(case: Case) -> Case:
     if not case.penalty:
-        raise AliveError("there is no penalty to leave out", "Leave it so")
+        raise AliveError("there is no penalty to leave out", "Leave the model as it is")
     return case.but(penalty={})
 
 

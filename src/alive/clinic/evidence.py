@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..diagnosis import remedies
-from ..diagnosis.remedies import REMEDIES
+from ..diagnosis.advice import remedies
+from ..diagnosis.advice.remedies import REMEDIES
 from .book import Book
 from .patients import PATIENTS
 

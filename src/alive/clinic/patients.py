@@ -9,7 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from ..diagnosis import remedies as found
+from ..diagnosis.advice import remedies as found
 from ..nn import Rectangular, RectangularConv
 from . import samples
 from .case import Case, train

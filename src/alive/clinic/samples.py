@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data import digits as digit_images
+from ..data import friedman as numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,10 +96,11 @@ def pictures() -> Sample:
 @cache
 def friedman() -> Sample:
     """Friedman's first function of ten numbers in 0..1, five of them noise; targets have mean 0 and spread 1."""
-    from sklearn.datasets import make_friedman1
-
-    x, y = make_friedman1(1000, n_features=10, noise=0.5, random_state=0)
-    return _split("friedman", x, (y - y.mean())[:, None] / y.std(), 750, "mse", lambda: plain(10, 64, 1))
+    data = numbers()
+    assert data.test_x is not None
+    assert data.test_y is not None
+    parts = (data.train_x, data.train_y, data.test_x, data.test_y)
+    return Sample("friedman", *parts, "mse", lambda: plain(10, 64, 1))
 
 
 class Reader(nn.Module):

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from rich.table import Table
 
-from ..diagnosis.remedies import ORDER
+from ..diagnosis.advice.remedies import ORDER
 from ..errors import AliveError
 from ..files import write_atomically
 from .book import Book, Summary
 from .cures import CURES
 from .evidence import shown_by
 from .patients import PATIENTS
-from .trial import ADVICE, HEALTHY, Row
+from .trial import ADVICE, HEALTHY, Trial
 
 START, END = "<!-- measured -->", "<!-- /measured -->"
 
@@ -145,7 +145,7 @@ def _choices(book: Book) -> str:
     return "\n".join([*head, *lines, "", sums])
 
 
-def _said(rows: Sequence[Row], of: str) -> str:
+def _said(rows: Sequence[Trial], of: str) -> str:
     """What was said in some trials: once where it was always the same."""
     return " / ".join(dict.fromkeys(getattr(row, of) for row in rows))
 

@@ -26,7 +26,7 @@ HEALTHY_RATE = 3e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Trial:
     """One trial: the score on the test points; None where the cure cannot be applied, and `note` says why.
 
     For the advice, `note` is the cure it named first, and `finding` what it found first.
@@ -47,10 +47,10 @@ class Row:
         return self.patient, self.cure, self.seed, self.version
 
 
-def treat(patient: Patient, cure: str, seed: int, *, in_hand: bool = False) -> Row:
+def treat(patient: Patient, cure: str, seed: int, *, in_hand: bool = False) -> Trial:
     """Make the patient, apply the cure, train it, and score it.
 
-    in_hand   apply the cure to what was trained in vain, where that is what the owner has; else he begins again
+    in_hand   apply the cure to what was trained in vain, where that is what the owner has; else training starts over
     """
     if cure == ADVICE:
         return _advice(patient, seed)
@@ -64,10 +64,10 @@ def treat(patient: Patient, cure: str, seed: int, *, in_hand: bool = False) -> R
         try:
             case = _healthy(case) if cure == HEALTHY else CURES[cure].apply(case)
         except AliveError as refused:
-            return Row(patient.name, cure, seed, None, refused.cause)
+            return Trial(patient.name, cure, seed, None, refused.cause)
         train(case)
         reached = score(case.model, case.sample)
-    return Row(patient.name, cure, seed, round(reached, 4), seconds=round(time.perf_counter() - began, 2))
+    return Trial(patient.name, cure, seed, round(reached, 4), seconds=round(time.perf_counter() - began, 2))
 
 
 def _healthy(case: Case) -> Case:
@@ -86,11 +86,11 @@ def trials(patients: Sequence[str], cures: Sequence[str], seeds: int) -> list[tu
 
 def run(
     wanted: Iterable[tuple[str, str, int]],
-    rows: Sequence[Row],
-    keep: Callable[[Sequence[Row]], None],
-    tick: Callable[[Row], None] = lambda row: None,
-) -> list[Row]:
-    """Do the trials that no row tells of yet; `keep` gets all rows after each. Ctrl-C leaves what is finished."""
+    rows: Sequence[Trial],
+    keep: Callable[[Sequence[Trial]], None],
+    tick: Callable[[Trial], None] = lambda row: None,
+) -> list[Trial]:
+    """Do the trials that are not among the rows yet; `keep` gets all rows after each. Ctrl-C keeps what is done."""
     done = {row.place: row for row in rows}
     for name, cure, seed in wanted:
         place = (name, cure, seed, __version__)
@@ -101,7 +101,7 @@ def run(
     return list(done.values())
 
 
-def _advice(patient: Patient, seed: int) -> Row:
+def _advice(patient: Patient, seed: int) -> Trial:
     """What came of the advice: the cure it named first, on the network it was given for."""
     finding, named = advised(patient, seed)
     row = treat(patient, named or "nothing", seed, in_hand=True)

@@ -97,7 +97,7 @@ def tensor(name: str, what: str, values: Any) -> Tensor:
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).split(". ")[0].rstrip(".")
         raise AliveError(
-            f"{name}: {what} is no array of numbers ({reason})", "Turn text and dates into numbers"
+            f"{name}: {what} is not an array of numbers ({reason})", "Turn text and dates into numbers"
         ) from None
     if made.is_complex():
         raise AliveError(f"{name}: {what} is complex", "Give real numbers")

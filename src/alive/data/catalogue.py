@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of a set: its name, the sha256 and size it has where these are known, and where it can be got.
+    """One file of a set: its name, the sha256 and size it has where these are known, and where to get it.
 
     The sha256 of an idx file is that of the uncompressed file. The parquet copies on public mirrors hold the same
     images in other bytes, so theirs only tells a damaged copy: a file of this size must have this sum.

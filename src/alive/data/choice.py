@@ -14,7 +14,7 @@ def choose(name: str, what: str, y: Tensor, wanted: int | Sequence[int] | Tensor
     """Numbers of the wanted points, of labels y [N]: given as they are, or a count spread evenly over classes.
 
     A count takes the r-th point of every class before the (r+1)-th of any, so a class that has too few gives all.
-    Targets that are no classes of points are all of one.
+    Without one label a point, all points count as one class.
 
     >>> choose("toy", "training", torch.tensor([0, 0, 0, 1, 0]), 4, seed=None)
     tensor([0, 1, 2, 3])

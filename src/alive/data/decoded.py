@@ -26,7 +26,7 @@ PARTS = ("train_x", "train_y", "test_x", "test_y")
 def decoded(known: ImageSet, paths: Mapping[str, Path]) -> Data:
     """The images of parquet files, from what an earlier reading kept if it is whole and the files are the same.
 
-    Where nothing can be kept, for want of room or of leave to write, they are decoded each time.
+    If they cannot be kept, because the disk is full or not writable, they are decoded each time.
     """
     kept = place(known, paths)
     if (data := _kept(kept)) is not None:

@@ -58,7 +58,9 @@ def contents(path: str | PathLike[str], *, target: str | None = None) -> Content
             f"did you mean {close[0]!r}?" if close else "Correct the path",
         )
     if target is not None and ending not in TABLES:
-        raise AliveError(f"--target names a column of a table, and {path} is none", "Name the arrays x and y instead")
+        raise AliveError(
+            f"--target names a column of a table, and {path} is not a table", "Name the arrays x and y instead"
+        )
     if ending in TABLES:
         x, y, notes = TABLES[ending](path, target)
         train = x if y is None else ({**x, "labels": y} if isinstance(x, dict) else (x, y))
@@ -93,7 +95,7 @@ def _npz(path: Path) -> Any:
     except (OSError, AliveError) as error:
         raise _unreadable(path, error) from None
     except Exception as error:
-        other = "it is no archive of arrays, or holds pickled objects"
+        other = "it is not an archive of arrays, or holds pickled objects"
         pickled = isinstance(error, TypeError) or "pickle" in str(error)
         raise _unreadable(path, ValueError(other) if pickled else error) from None
 
@@ -106,14 +108,14 @@ def _npy(path: Path) -> Any:
             raise ValueError("it is an archive; let its name end in .npz")
         return _native("x", found)
     except Exception as error:
-        other = "it is no array, or holds pickled objects"
+        other = "it is not an array, or holds pickled objects"
         raise _unreadable(path, ValueError(other) if "pickle" in str(error) else error) from None
 
 
 def _native(name: str, array: Any) -> Any:
     """The numbers in the byte order of this machine, as torch wants them."""
     if array.dtype.kind not in "biufc":
-        raise AliveError(f"{name} holds {array.dtype}, which are no numbers")
+        raise AliveError(f"{name} holds {array.dtype}, which are not numbers")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

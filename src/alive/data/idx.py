@@ -38,7 +38,7 @@ def read_idx(path: Path, *, sha256: str | None = None) -> Tensor:
             "Get it again",
         )
     if fault and sha256 is None:
-        raise AliveError(f"{path} is no idx file of bytes: {fault}; its sha256 is {found}", "Get it again")
+        raise AliveError(f"{path} is not an idx file of bytes: {fault}; its sha256 is {found}", "Get it again")
     shape, start = _header(content)
     return torch.frombuffer(bytearray(content[start:]), dtype=torch.uint8).view(shape)
 

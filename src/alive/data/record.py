@@ -167,9 +167,9 @@ class Data:
     ) -> Data:
         """Fewer points: a count, spread evenly over classes, or the point numbers themselves.
 
-        Of each class the first points are taken, or with a seed any; they stay in their order. Where targets are no
-        classes of points, all are of one. All test points are kept unless `test` says otherwise. Mean and spread stay
-        those of the whole set.
+        Of each class the first points are taken, or with a seed any; they stay in their order. Without one
+        label a point, all points count as one class. All test points are kept unless `test` says otherwise. Mean and
+        spread stay those of the whole set.
 
         >>> data = tensors([[0.0], [1.0], [2.0], [3.0], [4.0]], [0, 0, 0, 1, 1])
         >>> data.subset(4).train_x.flatten().tolist()

@@ -1,4 +1,4 @@
-"""The data sets that come along, one function each, and one name for all: `load`."""
+"""The data sets that come with the package, one function each, and one name for all: `load`."""
 
 from __future__ import annotations
 
@@ -44,12 +44,29 @@ def digits() -> Data:
     return tensors(train_x, train_y, test_x=test_x, test_y=test_y, name="digits")
 
 
+def friedman() -> Data:
+    """Friedman's first function of ten numbers in 0..1, five of them noise: 750 points to train on, 250 to test.
+
+    The targets are real, with mean 0 and spread 1.
+
+    >>> data = friedman()
+    >>> data.train_x.shape, data.is_real
+    (torch.Size([750, 10]), True)
+    """
+    from sklearn.datasets import make_friedman1
+
+    x, y = make_friedman1(1000, n_features=10, noise=0.5, random_state=0)
+    y = (y - y.mean())[:, None] / y.std()
+    return tensors(x[:750], y[:750], test_x=x[750:], test_y=y[750:], name="friedman")
+
+
 DATA: Registry[Callable[[], Data]] = Registry(
     "alive.data",
     "data set",
     {
         "moons": moons,
         "digits": digits,
+        "friedman": friedman,
         **IMAGE_SETS,
     },
     fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which loads no data",

@@ -102,7 +102,7 @@ def _numbers(
             raise
         if found := re.match(r"could not convert string (.*) to float64 at row (\d+), column (\d+)", str(error)):
             text, row, column = found[1], int(found[2]) + skip + 1, names[int(found[3]) - 1]
-            what = "has an empty cell" if text == "''" else f"holds {text}, which is no number,"
+            what = "has an empty cell" if text == "''" else f"holds {text}, which is not a number,"
             raise AliveError(f"column {column} of {path} {what} in line {row}", LEAVE_OUT) from None
         ragged = re.search(r"at row (\d+)", str(error))
         where = f" at line {int(ragged[1]) + skip}" if ragged else ""
@@ -177,5 +177,5 @@ def _column(path: Path, table: Any, name: str, is_target: bool) -> Any:
     if is_target and found.dtype.kind in "OU":
         return numbered(found.astype(str))
     if found.dtype.kind not in "biuf":
-        raise AliveError(f"column {name} of {path} holds {column.type}, which is no number", LEAVE_OUT)
+        raise AliveError(f"column {name} of {path} holds {column.type}, which is not a number", LEAVE_OUT)
     return whole(found) if is_target else found

@@ -24,5 +24,5 @@ def load_tensors(path: str | PathLike[str], cure: str) -> Any:
             kind = found[1].rstrip(".,")
             raise AliveError(f"{path} holds a pickled {kind}, and a pickle can run code", cure) from None
         first = str(error).strip().splitlines()[0].split(". ")[0].rstrip(".:") if str(error).strip() else "it is empty"
-        reason = "it is no file of tensors" if first.startswith("Weights only load failed") else first
+        reason = "it is not a file of tensors" if first.startswith("Weights only load failed") else first
         raise AliveError(f"{path} is damaged or was not written by torch.save: {reason}", cure) from None

@@ -1,8 +1,8 @@
 """Diagnosis: what is dead, where, and what to do."""
 
 from .census import census
+from .gathered import gather
 from .limits import Limit
-from .ranks import gather
 from .record import Census, LayerCensus, Tally
 from .signal import Signal
 

@@ -22,7 +22,7 @@ SEED = 0  # of the direction of the output, the same in every batch
 
 
 class _Ear(NamedTuple):
-    """Where a gradient is to be heard: the place in the graph, before anything is done in place."""
+    """Where to read a gradient: the place in the graph, before any in-place operation."""
 
     edge: GradientEdge
     layout: Layout
@@ -32,7 +32,7 @@ class Backward:
     """One pass back for each batch: the norm of the gradient of each point at every layer.
 
     Without a loss it goes back from the sum over points of <output, direction>, a direction of norm 1 drawn once for
-    each shape of output. All norms are in shares of that at the output, a point in the mean.
+    each shape of output. All norms are means over points, relative to the one at the output.
     """
 
     def __init__(self, loss: Loss | None) -> None:
@@ -88,7 +88,7 @@ class Backward:
             given = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise AliveError(f"the loss gave {given}, not one number", "Let loss(output, targets) return the mean")
         if not found.requires_grad:
-            raise AliveError("the loss does not hang on the model's output", "Compute it from the output, with torch")
+            raise AliveError("the loss does not depend on the model's output", "Compute it from the output, with torch")
         return found.reshape(())
 
     def arrived(self, name: str, signal: Signal) -> Signal:
@@ -114,7 +114,7 @@ def _along(t: Tensor, points: int, point_axis: int | None) -> tuple[Tensor, Tens
 
 
 def _mean_norm(gradients: Sequence[Tensor | None], points: int, point_axis: int | None) -> float:
-    """The norm of the gradient at the output, of a point in the mean."""
+    """The norm of the gradient at the output, the mean over points."""
     squares = torch.zeros(points, dtype=torch.float64)
     for g in gradients:
         if g is None:
@@ -129,7 +129,7 @@ def _mean_norm(gradients: Sequence[Tensor | None], points: int, point_axis: int 
 
 @contextmanager
 def unfrozen(model: nn.Module, *, wanted: bool) -> Iterator[None]:
-    """Let gradients pass frozen weights too, for a while: what arrives at a layer is no matter of who learns."""
+    """Let gradients pass frozen weights too, for a while: what arrives does not depend on which are trained."""
     frozen = [p for p in model.parameters() if wanted and not p.requires_grad and p.is_floating_point()]
     frozen = [p for p in frozen if not p.is_inference()]
     for p in frozen:

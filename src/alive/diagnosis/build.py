@@ -52,7 +52,7 @@ def _has_moved(part: nn.Module) -> bool:
 
 
 def _readable(values: Tensor) -> bool:
-    """Whether there is anything to read: parts that are built later, or nowhere, hold no numbers yet."""
+    """Whether there is anything to read: lazy parameters and those on the meta device hold no numbers yet."""
     return (
         not isinstance(values, nn.UninitializedParameter | nn.UninitializedBuffer)
         and not values.is_meta

@@ -132,7 +132,7 @@ class _Counter:
         """Run the model on a batch, and count."""
         self.expect(run.points)
         output = run(grad=self.backward is not None)
-        if run.taps.book.asked_again:  # something lay otherwise than before: look again
+        if run.taps.book.asked_again:  # some layout has changed: look again
             self.expect(run.points)
             output = run(grad=self.backward is not None, follow=True)
         if not self.seen:

@@ -76,15 +76,15 @@ class Limit:
         return self._range(census)[0]
 
     def holds(self, census: Census) -> bool:
-        """Whether the census is as the limit says, whatever the unknown is."""
+        """Whether the limit holds, whatever the unknown part is."""
         return self._verdicts(census) == {True}
 
     def is_open(self, census: Census) -> bool:
-        """Whether that hangs on what is unknown."""
+        """Whether that depends on the unknown part."""
         return len(self._verdicts(census)) == 2
 
     def _range(self, census: Census) -> tuple[float, float]:
-        """The least and the most it can be: the unknown may be all of it, or none."""
+        """The least and the most it can be: the unknown part may count in full, or not at all."""
         if self.count in SIGNALS:
             return self._signal(census)
         if self.count in WORDS:
@@ -106,7 +106,7 @@ class Limit:
         return (most, most) if len(known) == len(values) else (0.0, most)
 
     def _layers(self, census: Census) -> tuple[float, float]:
-        """How many layers a word holds of, and of how many it may."""
+        """How many layers a word holds for, and for how many it may."""
         known = sum(WORDS[self.count] in census.words(layer) for layer in census.layers)
         most = known + sum(_is_open(layer, WORDS[self.count]) for layer in census.layers)
         total = max(len(census.layers), 1)

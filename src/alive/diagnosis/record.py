@@ -346,7 +346,7 @@ def _base(name: str) -> str:
 
 
 def _merged(ours: list[str], theirs: list[str]) -> list[str]:
-    """All names; those that only they have follow the one they follow there."""
+    """All names in order; a name that only one of the two has comes after the same name as there."""
     names, place = list(ours), 0
     for name in theirs if theirs != ours else ():
         if name not in ours:

@@ -101,7 +101,7 @@ class Signal:
 
     @property
     def gradient(self) -> float | None:
-        """The norm of the gradient that arrives at a point, in the mean; None where it was not asked for."""
+        """The norm of the gradient that arrives, averaged over points; None where it was not asked for."""
         return None if self.arrived is None or not self.judged else self.arrived / self.judged
 
     @property

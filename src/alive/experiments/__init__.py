@@ -2,7 +2,7 @@
 
 from ..registry import Registry
 from .cell import Cell, Row
-from .ours import ATLAS, DEPTH_RECORD
+from .ours import ATLAS, DEPTH_RECORD, ONE_SETTING
 from .p000_farkas import FIG5_000, TABLE1_000, TABLE2_000, TABLE4_000
 from .p001_separation import DEMO, FIG1, FIG2_001, FIG3_001, FIG4, FIG5, FIG9, FIG12, TABLE1
 from .p002_phasing_out import FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002
@@ -18,7 +18,7 @@ _OWN = {
         *(FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002),
         TABLE2_003,
         *(TABLE1_004, FIG2_004, FIG3_004, FIG4_004),
-        *(DEPTH_RECORD, ATLAS, DEMO),
+        *(DEPTH_RECORD, ATLAS, ONE_SETTING, DEMO),
     )
 }
 

@@ -116,7 +116,7 @@ def canonical(record: dict[str, Any]) -> str:
 class Row:
     """What a finished cell left: accuracies best over epochs and last, its health at the end, a thinned trace.
 
-    Best accuracies are taken for training and test points each for itself, over all epochs, as the papers do.
+    Best accuracies are taken for training and test points separately, over all epochs, as the papers do.
     """
 
     cell: Cell
@@ -147,13 +147,13 @@ class Row:
 
     @classmethod
     def of(cls, cell: Cell, done: Outcome) -> Row:
-        """The row of a network that came to its end, be it a bad one."""
+        """The row of a network that has ended, well or not."""
         best = done.best
         weights, norms = done.kept if cell.keep_network else (None, 0)
         return cls(
             cell,
-            best_train=best.train_accuracy or 0.0,  # a network that broke in its first step never named a point
-            best_test=best.test_accuracy,
+            best_train=best.train or 0.0,  # a network that broke in its first step never named a point
+            best_test=best.test,
             last=done.last,
             stopped=done.stopped,
             trace=_thinned(done.curves, cell.trace),

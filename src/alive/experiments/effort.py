@@ -37,6 +37,7 @@ SIZES = Sizes(
     {
         "moons": (85, (2,), 1),
         "digits": (1437, (1, 8, 8), 10),
+        "friedman": (750, (10,), 1),
         **{name: (each.train[0].rows, each.shape, each.classes) for name, each in CATALOGUE.items()},
     }
 )
@@ -89,7 +90,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What training takes: loads for a GPU, or the core-seconds of a fleet.
+    """What training takes: loads for a GPU, the core-seconds of a fleet, or both.
 
     >>> work = Effort((Load(networks=2, epochs=10, points=50_000, forward=6 * 10**9),))
     >>> work.needs, work.arithmetic
@@ -109,21 +110,30 @@ class Effort:
     @property
     def needs(self) -> str:
         """How much of what."""
-        if self.loads:
-            return f"{'at least ' * self.thin}{duration(self.flops / RATE, 'GPU')}"
-        return duration(self.core_seconds, "core")
+        loads = f"{'at least ' * self.thin}{duration(self.flops / RATE, 'GPU')}" if self.loads else ""
+        fleet = duration(self.core_seconds, "core") if self.members else ""
+        return " and ".join(filter(None, (loads, fleet)))
 
     @property
     def arithmetic(self) -> str:
         """The arithmetic behind the figure, in words."""
+        return "; ".join(filter(None, (self._of_loads(), self._of_fleet())))
+
+    def _of_loads(self) -> str:
         if not self.loads:
-            return (
-                f"{_count(self.members, 'network')}, each epochs × depth × width × (width + 40) × 10 ns on one core, "
-                f"half as much again with batch norm: {self.needs}"
-            )
+            return ""
         limit = ", for layers this thin do not fill a GPU" * self.thin
         total = " + ".join(map(str, self.loads))
-        return f"{total} = {_flop(self.flops)}; at {_flop(RATE)}/s {self.needs}{limit}"
+        took = f"{'at least ' * self.thin}{duration(self.flops / RATE, 'GPU')}"
+        return f"{total} = {_flop(self.flops)}; at {_flop(RATE)}/s {took}{limit}"
+
+    def _of_fleet(self) -> str:
+        if not self.members:
+            return ""
+        return (
+            f"{_count(self.members, 'network')}, each epochs × depth × width × (width + 40) × 10 ns on one core, "
+            f"half as much again with batch norm: {duration(self.core_seconds, 'core')}"
+        )
 
 
 def duration(seconds: float, of: str) -> str:
@@ -149,9 +159,9 @@ def effort(experiment: Experiment, scale: str, known: Mapping[str, int] | None =
     """What one seed of an experiment takes; networks whose FLOP are `known`, by their names, are not counted again."""
     cells = experiment.cells(scale, architecture=experiment.architectures[0])
     works = works_of(cells)
-    if not works:
-        return Effort(members=len(cells), core_seconds=sum(cell.cost for cell in cells))
-    return Effort(loads(works, known), thin=max(one.width for one in works) < THIN)
+    fleet = [cell for cell in cells if cell.member.engine != LOOP.name]
+    thin = bool(works) and max(one.width for one in works) < THIN
+    return Effort(loads(works, known), len(fleet), sum(cell.cost for cell in fleet), thin)
 
 
 def works_of(cells: Iterable[Cell]) -> list[Work]:

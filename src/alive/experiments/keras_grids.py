@@ -10,8 +10,8 @@ from .cell import Cell, Row
 from .spec import Grid
 
 CHANCE = 0.1135  # the largest class of MNIST's test set
-ABOVE_CHANCE = 2  # so many times chance a network names right that has learnt something, in any epoch
-CLASSES = {"cifar100": 100}  # other data have ten
+ABOVE_CHANCE = 2  # a network has learnt something if in some epoch it names this many times chance right
+CLASSES = {"cifar100": 100}  # the other data sets have ten classes
 WIDTHS = (2, 4, 8)
 QUICK_DEPTHS = (4, 28, 44)
 POINTS, TEST_POINTS = 2000, 1000  # of the quick scale
@@ -19,8 +19,8 @@ HEAT = "Mean over seeds of the best accuracy; in each cell how many seeds learn"
 
 # The papers' penalty has a term for every position, at a weight that does not carry over to other batches. The quick
 # scale has a term for every channel, which costs half as much.
-KERAS: Options = (("weight", 1e-8), ("mode", "UP"), ("conv", "position"))
-CHANNEL: Options = (("weight", 1e-3), ("mode", "UP"), ("conv", "channel"))
+KERAS: Options = (("weight", 1e-8), ("aggregate", "sumsq"), ("mode", "UP"), ("conv", "position"))
+CHANNEL: Options = (("weight", 1e-3), ("aggregate", "sumsq"), ("mode", "UP"), ("conv", "channel"))
 
 PAPER = Settings(epochs=50, batch_size=1024, lr=1e-3, running=True, channels_last=True)
 QUICK = Settings(epochs=4, batch_size=50, lr=1e-3, shuffle=True, running=True, channels_last=True)

@@ -75,12 +75,12 @@ def over_seeds(rows_of: Where, value: Callable[[Sequence[Row]], float]) -> Measu
 
 
 def share(rows_of: Where, holds: Callable[[Row], bool]) -> Measure:
-    """Share of the networks of which something holds; the spread is that of the share between seeds."""
+    """Share of the networks for which something holds; the spread is that of the share between seeds."""
     return over_seeds(rows_of, lambda rows: statistics.fmean(map(holds, rows)))
 
 
 def count(rows_of: Where, holds: Callable[[Row], bool]) -> Measure:
-    """How many networks something holds of, mean over seeds."""
+    """For how many networks something holds, mean over seeds."""
     return over_seeds(rows_of, lambda rows: float(sum(map(holds, rows))))
 
 

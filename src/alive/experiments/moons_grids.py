@@ -12,6 +12,7 @@ WIDTHS = (1, 2, 3, 4, 5, 10, 15, 20, 25)
 QUICK_WIDTHS, QUICK_DEPTHS = (1, 3, 5, 10, 25), (1, 10, 20, 30, 40, 60, 80, 100)
 EPOCHS, QUICK_EPOCHS = 5000, 2000
 BOTH = ("dense", "keras_same")
+WEIGHT, SUM = 1e-4, "sumsq"  # of the papers' penalty, a sum over all units and points
 HEAT = "Mean over seeds of the best accuracy; in each cell how many seeds train"
 SAME_AT_3 = (
     "The published maps came from a convolution over two positions (keras_same), with which width 3 trains to about "
@@ -21,9 +22,9 @@ Make = Callable[[int, int, int, str], Member]  # (depth, width, seed, architectu
 
 
 def plain(method: str, epochs: int) -> Make:
-    """A network as the papers trained it: Adam at 0.01, all points a step, Glorot, weight 1e-4."""
+    """A network as the papers trained it: Adam at 0.01, all points a step, Glorot, a sum of squares at weight 1e-4."""
     return lambda depth, width, seed, architecture: Member(
-        depth, width, method, seed, epochs=epochs, architecture=architecture
+        depth, width, method, seed, WEIGHT, SUM, epochs=epochs, architecture=architecture
     )
 
 

@@ -10,7 +10,7 @@ from .cell import Cell, Row
 
 SCALES = ("quick", "paper")
 REPRODUCED, DIFFERS, NOT_RUN = "reproduced", "differs", "not run"
-KINDS = (
+FIGURE_KINDS = (
     "heat",
     "activations",
     "decisions",
@@ -20,7 +20,7 @@ KINDS = (
     "winners",
     "curves",
     "learning",
-)  # of figures, one file each in report
+)  # each is drawn by a function of report
 FIRST_SEED = 10  # the papers' own
 
 
@@ -85,7 +85,7 @@ class Figure:
     caption: str
 
     def __post_init__(self) -> None:
-        expect_one_of("kind of figure", self.kind, KINDS)
+        expect_one_of("kind of figure", self.kind, FIGURE_KINDS)
 
 
 Grid = Callable[[str, str, int], Sequence[Cell]]  # (scale, architecture, seed) -> cells

@@ -38,7 +38,7 @@ def read(data: Any, model: nn.Module, point_axis: int | None = 0) -> Form:
         return Chain(tuple(read(part, model, point_axis) for part in data.parts))
     dtype, axis = precision(model), point_axis or 0
     if isinstance(data, str | PathLike):
-        data = _named(data)
+        data = by_name(data)
     if isinstance(data, Data):
         _expect_first(point_axis, f"the points of {data.name}")
         return of_record(data)
@@ -75,7 +75,7 @@ def of_record(data: Data, *, test: bool = False) -> Columns:
     return Columns((*given, y), 0, len(y), then=batch)
 
 
-def _named(source: str | PathLike[str]) -> Any:
+def by_name(source: str | PathLike[str]) -> Any:
     """A data set by name, or the contents of a file."""
     is_file = str(source) not in DATA and Path(source).suffix.lower() in READERS
     return contents(source) if is_file else load(source)

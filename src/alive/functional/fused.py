@@ -1,49 +1,44 @@
 """Separation slacks at almost no cost: the fast twin of `separation.slacks`, in value and gradient.
 
-Forward takes one values-only pass (`amax` and `amin` over the positions give [N, C] maps from which unit and point
-extremes both follow), and looks up where an extreme lies only for the groups whose slack is positive. Only those few
-indices are kept. Backward adds a handful of numbers to a gradient; for ReLU that gradient is made here, so no tensor
-of the size of the activations is allocated or saved that the plain ReLU would not have. Where a great part of a layer
-ties, as where nothing reaches it and every value is a bias, a byte a value says which are extremes.
+Forward takes one pass over the values, and looks up where an extreme lies only for the groups whose slack is positive.
+Only those few places are kept. Backward adds a handful of numbers to a gradient; for ReLU that gradient is made here,
+so no tensor of the size of the activations is allocated or saved that the plain ReLU would not have. Where a great
+part of a layer ties, as where nothing reaches it and every value is a bias, a byte a value says which are extremes.
+
+On a CPU, `sweep` does all of it, the ReLU too, for the usual layouts; for others torch takes the extremes over the
+positions, and `kernel` does the rest. On other devices it is all torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
+from ..torch_private import is_dual, is_transformed, modes_without_values, node_of
 from .derivative import Pull, Spread, no_pull, pull_at, spread
-from .extremes import Axes, Maps, canonical, over_positions
+from .extremes import Maps, over_positions
 from .separation import Separation, Slacks, sides
+from .way import Way, addresses, way_of
 
 LISTED = 65_536  # ties that may be listed, whatever the size of the layer
+SMALL = 32_768  # values of a layer that is cheaper to copy than to give a node of its own in the graph
 
 
 def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
     """As `separation.slacks`, in value and gradient; z itself is not kept, so it may be changed in place afterwards."""
-    axes = rule.satisfiable_axes(canonical(z, unit_axis, point_axis).shape)
-    if not axes:
-        return {}
-    return dict(zip(axes, _Slacks.apply(z, rule, Axes(unit_axis, point_axis), cutoff), strict=True))
+    way = way_of(z, rule, unit_axis, point_axis, cutoff)
+    return dict(zip(way.names, _Slacks.apply(z, way), strict=True)) if way.names else {}
 
 
 def applies(z: Tensor) -> bool:
     """Whether z can be measured here: a plain tensor that holds values, and nobody traces or transforms what we do."""
-    if torch.compiler.is_compiling() or z.is_meta or torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    if forward_ad._current_level >= 0 or (torch._C._len_torch_dispatch_stack() and _is_traced()):
+    if torch.compiler.is_compiling() or z.is_meta or is_transformed() or is_dual() or modes_without_values():
         return False
     return type(z) is Tensor or type(z) is torch.nn.Parameter
-
-
-def _is_traced() -> bool:
-    """Whether torch writes down what is computed, or computes without values."""
-    keys = torch._C._TorchDispatchModeKey
-    return any(torch._C._get_dispatch_mode(key) is not None for key in (keys.FAKE, keys.PROXY))
 
 
 def relu_slacks(
@@ -55,60 +50,185 @@ def relu_slacks(
     >>> y.tolist(), s["U"].tolist()
     ([[2.0, 0.5], [0.0, 0.25]], [0.0, 0.875])
     """
-    axes = rule.satisfiable_axes(canonical(z, unit_axis, point_axis).shape)
-    if not axes:
+    way = way_of(z, rule, unit_axis, point_axis, 0.0)
+    if not way.names:
         return z.relu_() if inplace else z.relu(), {}
-    y, *s = _ReluSlacks.apply(z, rule, Axes(unit_axis, point_axis), inplace)
-    return y, dict(zip(axes, s, strict=True))
+    y, *s = _ReluSlacks.apply(z, way, inplace)
+    return y, dict(zip(way.names, s, strict=True))
 
 
 class _Slacks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z: Tensor, rule: Separation, axes: Axes, cutoff: float) -> tuple[Tensor, ...]:
-        s, pull = _measure(axes.canonical(z), rule, cutoff, ctx.needs_input_grad[0])
-        ctx.save_for_backward(*pull)
-        ctx.rule, ctx.kind, ctx.axes, ctx.shape, ctx.dtype = rule, type(pull), axes, z.shape, z.dtype
+    def forward(ctx: Any, z: Tensor, way: Way) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        s, ctx.form, kept = _measure(z, way, None, ctx.needs_input_grad[0])
+        ctx.save_for_backward(*kept)
+        ctx.way, ctx.device = way, z.device
         return tuple(s)
 
     @staticmethod
-    def backward(ctx: Any, *grad_s: Tensor) -> tuple[Tensor | None, ...]:
-        grad = torch.zeros(ctx.shape, dtype=ctx.dtype, device=grad_s[0].device)
-        return _add(grad, grad_s, ctx.kind(*ctx.saved_tensors), ctx), None, None, None
+    def backward(ctx: Any, *grad_s: Tensor | None) -> tuple[Tensor | None, ...]:
+        return _gradient(ctx, None, None, grad_s, ctx.saved_tensors), None
 
 
 class _ReluSlacks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z: Tensor, rule: Separation, axes: Axes, inplace: bool) -> tuple[Tensor, ...]:
-        s, pull = _measure(axes.canonical(z), rule, 0.0, ctx.needs_input_grad[0])
-        y = z.relu_() if inplace else z.relu()
-        if inplace:
-            ctx.mark_dirty(y)
-        ctx.save_for_backward(y, *pull)
-        ctx.rule, ctx.kind, ctx.axes = rule, type(pull), axes
+    def forward(ctx: Any, z: Tensor, way: Way, inplace: bool) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        if inplace or way.sweep is None:
+            s, ctx.form, kept = _measure(z, way, None, ctx.needs_input_grad[0])
+            y = z.relu_() if inplace else z.relu()
+            if inplace:
+                ctx.mark_dirty(y)
+        else:
+            y = torch.empty_like(z)
+            s, ctx.form, kept = _measure(z, way, y, ctx.needs_input_grad[0])
+        ctx.save_for_backward(y, *kept)
+        ctx.way = way
         return y, *s
 
     @staticmethod
-    def backward(ctx: Any, grad_y: Tensor, *grad_s: Tensor) -> tuple[Tensor | None, ...]:
-        y, *pull = ctx.saved_tensors
+    def backward(ctx: Any, grad_y: Tensor | None, *grad_s: Tensor | None) -> tuple[Tensor | None, ...]:
+        y, *kept = ctx.saved_tensors
+        return _gradient(ctx, grad_y, y, grad_s, kept), None, None
+
+
+RELU_NODE = node_of(_ReluSlacks)  # the node of ReLU and slacks together, in the graph of autograd
+
+
+class Pending(NamedTuple):
+    """A small layer to be measured together with others: its pre-activations, which nobody else holds, and the way."""
+
+    z: Tensor
+    way: Way
+
+
+def later(z: Tensor, rule: Separation, unit_axis: int, point_axis: int, cutoff: float) -> Pending | None:
+    """A copy of z to be measured `together` with those of other layers; None where z is too large, or lies unusually.
+
+    Many small layers cost less this way: one node in the graph of autograd for all of them.
+    """
+    if z.numel() > SMALL:
+        return None
+    way = way_of(z, rule, unit_axis, point_axis, cutoff)
+    return None if way.sweep is None else Pending(z.clone(), way)
+
+
+def together(layers: Sequence[Pending]) -> list[Slacks]:
+    """The slacks of layers that were put off, all of one dtype; as `slacks` of each."""
+    found = {}
+    for axis, s in joined(layers).items():
+        found[axis] = iter(s.split([layer.way.by_name[axis] for layer in layers if axis in layer.way.by_name]))
+    return [{name: next(found[name]) for name in layer.way.names} for layer in layers]
+
+
+def joined(layers: Sequence[Pending]) -> Slacks:
+    """The same in a row for each axis, as if all were one layer."""
+    axes = [axis for axis in ("U", "P", "L") if any(axis in layer.way.names for layer in layers)]
+    found = _Together.apply([layer.way for layer in layers], axes, *(layer.z for layer in layers))
+    return dict(zip(axes, found, strict=True))
+
+
+class _Together(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, ways: Sequence[Way], axes: Sequence[str], *zs: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        dtype = ways[0].dtype
+        counts = [sum(way.by_name.get(axis, 0) for way in ways) for axis in axes]
+        rows = [torch.empty(count, dtype=dtype) for count in counts]
+        forms, kept, at = [], [], dict(zip(axes, (row.data_ptr() for row in rows), strict=True))
+        for way, z, needs_grad in zip(ways, zs, ctx.needs_input_grad[2:], strict=True):
+            form, found = way.sweep_to(z, None, at[way.names[0]], at[way.names[-1]], needs_grad)
+            forms.append(form)
+            kept.append(torch.from_numpy(found))
+            _go_on(at, way)
+        ctx.save_for_backward(*kept)
+        ctx.ways, ctx.axes, ctx.forms = ways, axes, forms
+        return tuple(rows)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        found = addresses(grads) if not torch.is_grad_enabled() and not is_transformed() else None
+        if found is None:
+            return None, None, *_together_in_torch(ctx, grads)
+        at = dict(zip(ctx.axes, found[0], strict=True))
+        results: list[Tensor | None] = []
+        for way, form, kept, needed in zip(
+            ctx.ways, ctx.forms, ctx.saved_tensors, ctx.needs_input_grad[2:], strict=True
+        ):
+            first, last = at[way.names[0]], at[way.names[-1]]
+            results.append(way.back_from(0, None, first, last, form, kept) if needed else None)
+            _go_on(at, way)
+        return None, None, *results
+
+
+def _go_on(at: dict[str, int], way: Way) -> None:
+    """Move the addresses of all axes behind one layer."""
+    for name, size in zip(way.names, way.sizes, strict=True):
+        if at[name]:
+            at[name] += size * way.dtype.itemsize
+
+
+def _together_in_torch(ctx: Any, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The gradients of the layers, by operations that torch knows."""
+    starts = dict.fromkeys(ctx.axes, 0)
+    by_axis = dict(zip(ctx.axes, grads, strict=True))
+    results: list[Tensor | None] = []
+    for way, form, kept in zip(ctx.ways, ctx.forms, ctx.saved_tensors, strict=True):
+        parts: list[Tensor | None] = []
+        for name, size in zip(way.names, way.sizes, strict=True):
+            grad = by_axis[name]
+            parts.append(None if grad is None else grad.narrow(0, starts[name], size))
+            starts[name] += size
+        given = [part for part in parts if part is not None]
+        out = torch.zeros(way.size, dtype=way.dtype)
+        if form and given:
+            _add(way, out, way.derivative(form, kept), _row(parts, way), in_memory=True)
+        results.append(out)
+    return results
+
+
+def _row(parts: Sequence[Tensor | None], way: Way) -> Tensor:
+    """The gradients of the slacks of all axes in a row; zeros where there is none."""
+    like = next(part for part in parts if part is not None)
+    rows = [like.new_zeros(n) if part is None else part for part, n in zip(parts, way.sizes, strict=True)]
+    return torch.cat(rows) if len(rows) > 1 else rows[0]
+
+
+def _gradient(
+    ctx: Any, grad_y: Tensor | None, y: Tensor | None, grad_s: Sequence[Tensor | None], kept: Sequence[Tensor]
+) -> Tensor:
+    """The gradient of z from those of relu(z), if any, and of the slacks."""
+    way, swept = ctx.way, type(ctx.form) is int
+    if swept and not torch.is_grad_enabled():  # a gradient of the gradient needs operations that torch knows
+        grad: Tensor | None = way.gradient(grad_y, y, grad_s, ctx.form, kept[0] if kept else None)
+        if grad is not None:
+            return grad
+    if y is not None and grad_y is not None:
         grad = torch.ops.aten.threshold_backward.default(grad_y, y, 0)
-        return _add(grad, grad_s, ctx.kind(*pull), ctx), None, None, None
-
-
-RELU_NODE = _ReluSlacks._backward_cls  # the node of ReLU and slacks together, in the graph of autograd
-
-
-def _add(grad: Tensor, grad_s: tuple[Tensor, ...], pull: Pull | Spread, ctx: Any) -> Tensor:
-    """Add the slacks' gradient to a gradient that nobody else holds."""
-    upstream = torch.cat(grad_s) if len(grad_s) > 1 else grad_s[0]
-    pull.add(ctx.axes.canonical(grad), upstream, ctx.rule)
+    else:
+        grad = torch.zeros(way.size, dtype=way.dtype, device=ctx.device if y is None else y.device)
+    if kept and any(g is not None for g in grad_s):
+        pull = way.derivative(ctx.form, kept[0]) if swept else ctx.form(*kept)
+        _add(way, grad, pull, _row(grad_s, way), in_memory=swept)
     return grad
 
 
-def _measure(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:
-    """The slacks of the canonical z by satisfiable axis, and their derivative, the groups of all axes in a row."""
-    if z.device.type == "cpu" and z.dtype in (torch.float32, torch.float64) and z.layout == torch.strided:
-        return _compiled(z.detach(), rule, cutoff, needs_grad)
-    return _in_torch(z, rule, cutoff, needs_grad)
+def _add(way: Way, grad: Tensor, pull: Pull | Spread, upstream: Tensor, *, in_memory: bool) -> None:
+    """Add the slacks' gradient to a gradient that nobody else holds; places may be numbered as they lie in memory."""
+    by_place = in_memory and isinstance(pull, Pull)
+    pull.add(way.in_memory(grad) if by_place else way.axes.canonical(grad), upstream, way.rule)
+
+
+def _measure(z: Tensor, way: Way, y: Tensor | None, needs_grad: bool) -> tuple[list[Tensor], Any, Sequence[Tensor]]:
+    """The slacks by axis, and their derivative: its form, and what is to be kept of it. A sweep writes relu(z) to y."""
+    if way.sweep is not None:
+        s, form, kept = way.measure(z, y, needs_grad)
+        return s, form, (torch.from_numpy(kept),) if form else ()
+    z = way.axes.canonical(z)
+    on_cpu = z.device.type == "cpu" and z.dtype in (torch.float32, torch.float64) and z.layout == torch.strided
+    s, pull = (_compiled if on_cpu else _in_torch)(z.detach(), way.rule, way.cutoff, needs_grad)
+    return s, type(pull), pull
 
 
 def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:

@@ -40,7 +40,7 @@ class _Kept(FunctionCache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep it; what a damaged index is in the way of, in its place."""
+        """Keep it; a damaged index is replaced."""
         try:
             super().save_overload(sig, data)
         except Exception:

@@ -13,7 +13,7 @@ Differs from the paper: equations 10 and 12 print max{0, −1−min}, which rewa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -29,7 +29,7 @@ MODES = {"U": ("U",), "P": ("P",), "UP": ("U", "P"), "L": ("L",)}
 CONVS = ("channel", "position")
 AGAINST = ("both", "death", "linearity")
 TIES = ("split", "single")
-AGGREGATES = ("sumsq", "sum", "norm", "mean", "balanced")
+AGGREGATES = ("meansq", "sumsq", "sum", "norm", "mean", "balanced")
 
 Slacks = Mapping[str, Tensor]
 """Slacks of one layer by axis: "U" units, "P" points, "L" the layer; each a vector."""
@@ -193,22 +193,26 @@ def grouped_slacks(
     return measured
 
 
-def aggregate(layers: Sequence[Slacks], how: str = "sumsq") -> Tensor:
+def aggregate(layers: Sequence[Slacks], how: str = "meansq") -> Tensor:
     """One scalar from the slacks of all layers: A of the papers' objective C + λ·A.
 
-    sumsq Σs², sum Σs, norm ‖s‖₂ (gradient 0 at 0), mean, balanced: mean over units plus mean over points. Zero where
-    there is no slack at all. Layers may lie on several devices: the sum is on the first one's.
+    meansq: for each axis the mean of s² over a layer's slacks, and of these the mean over layers; summed over axes. So
+    it stays the same, however many layers, units, points and positions there are.
+    The papers' own: sumsq Σs², sum Σs, norm ‖s‖₂ (gradient 0 at 0), mean, balanced: mean over units plus mean over
+    points. Zero where there is no slack at all. Layers may lie on several devices: the sum is on the first one's.
 
     >>> s = [{"U": torch.tensor([3.0, 0.0]), "P": torch.tensor([4.0])}]
     >>> [aggregate(s, how).item() for how in AGGREGATES]
-    [25.0, 7.0, 5.0, 2.3333332538604736, 5.5]
+    [20.5, 25.0, 7.0, 5.0, 2.3333332538604736, 5.5]
     """
     expect_one_of("aggregate", how, AGGREGATES)
-    by_axis = _by_axis(layers)
-    if not any(by_axis.values()):
+    by_axis = {axis: list(of.values()) for axis, of in _by_axis(layers).items()}
+    if not by_axis:
         return next((s.sum() for layer in layers for s in layer.values()), torch.zeros(()))
+    if how == "meansq":
+        return torch.stack([in_order(by_size(s), mean_square).mean() for s in by_axis.values()]).sum()
     if how == "balanced":
-        return torch.stack([torch.cat(s).mean() for s in by_axis.values() if s]).sum()
+        return torch.stack([torch.cat(s).mean() for s in by_axis.values()]).sum()
     s = torch.cat([slack for axis in by_axis.values() for slack in axis])
     match how:
         case "sumsq":
@@ -221,13 +225,65 @@ def aggregate(layers: Sequence[Slacks], how: str = "sumsq") -> Tensor:
             return s.mean()
 
 
-def _by_axis(layers: Sequence[Slacks]) -> dict[str, list[Tensor]]:
-    """For each axis the slacks of the layers that have any, all on one device."""
-    found: dict[str, list[Tensor]] = {"U": [], "P": [], "L": []}
+class Means(NamedTuple):
+    """Of one axis: the numbers of its layers, and for each of them the mean of s² and that of s, which has no gradient.
+
+    present   which layers have the axis, where only a tensor knows; None: all. The means of the others are 0.
+    """
+
+    layers: tuple[int, ...]
+    squares: Tensor
+    slacks: Tensor
+    present: Tensor | None = None
+
+    def average(self, multipliers: Tensor | None = None) -> Tensor:
+        """The mean over layers of the mean squares, each times its multiplier."""
+        each = self.squares if multipliers is None else multipliers * self.squares
+        return each.mean() if self.present is None else each.sum() / self.present.sum().clamp(min=1)
+
+
+def means(layers: Sequence[Slacks]) -> dict[str, Means]:
+    """For each axis that some layer has, the means of its layers.
+
+    >>> means([{"U": torch.tensor([3.0, 0.0])}, {}, {"U": torch.tensor([1.0])}])["U"].squares
+    tensor([4.5000, 1.0000])
+    """
+    found = {}
+    for axis, of in _by_axis(layers).items():
+        matrices = by_size(list(of.values()))
+        squares = in_order(matrices, mean_square)
+        found[axis] = Means(tuple(of), squares, in_order(matrices, lambda rows: rows.detach().mean(1)))
+    return found
+
+
+def mean_square(rows: Tensor) -> Tensor:
+    """The mean of the squares of each row."""
+    return rows.square().mean(1)
+
+
+def by_size(vectors: Sequence[Tensor]) -> list[tuple[list[int], Tensor]]:
+    """Vectors of one length as the rows of one matrix, beside their numbers: few calls, however many layers."""
+    numbers: dict[int, list[int]] = {}
+    for number, vector in enumerate(vectors):
+        numbers.setdefault(len(vector), []).append(number)
+    return [(some, torch.stack([vectors[number] for number in some])) for some in numbers.values()]
+
+
+def in_order(matrices: Sequence[tuple[list[int], Tensor]], reduce: Callable[[Tensor], Tensor]) -> Tensor:
+    """One number a row, by `reduce` of each matrix, in the order of the vectors."""
+    if len(matrices) == 1:
+        return reduce(matrices[0][1])
+    found = {number: one for some, rows in matrices for number, one in zip(some, reduce(rows).unbind(), strict=True)}
+    return torch.stack([found[number] for number in range(len(found))])
+
+
+def _by_axis(layers: Sequence[Slacks]) -> dict[str, dict[int, Tensor]]:
+    """For each axis the slacks of the layers that have any, by the number of the layer, all on one device."""
+    found: dict[str, dict[int, Tensor]] = {}
     device = None
-    for layer in layers:
+    for number, layer in enumerate(layers):
         for axis, s in layer.items():
             if s.numel():
                 device = s.device if device is None else device
-                found[axis].append(s if s.device == device else s.to(device))
-    return found
+                found.setdefault(axis, {})[number] = s if s.device == device else s.to(device)
+    return {axis: found[axis] for axis in ("U", "P", "L") if axis in found}

@@ -13,8 +13,8 @@ from .activations import Activation
 class State(IntEnum):
     """What a unit is over all points, or a point over all units of a layer.
 
-    Differs from the paper: *broken* (NaN or infinite somewhere) is a state of its own, and so is *unknown*: nobody can
-    say which numbers are its.
+    Differs from the paper: *broken* (NaN or infinite somewhere) is a state of its own, and so is *unknown*: it is not
+    known which numbers belong to it.
     """
 
     NONLINEAR = 0

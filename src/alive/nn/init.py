@@ -57,7 +57,7 @@ def mirrored_(hidden: Sequence[Layer], output: Layer, generator: Generator | Non
 
     With width w and h = w // 2: first layer [A; -A] with A [h, inputs] the identity or orthogonal, hidden layers
     [[I, -I], [-I, I]], output [C, -C] with C Glorot. Kernels hold these at their centre tap. The unit left over by
-    an odd width sees a Glorot mixture of the pairs and nobody listens to it yet. `noise` adds to every weight a
+    an odd width sees a Glorot mixture of the pairs and no unit reads it yet. `noise` adds to every weight a
     normal number of noise/sqrt(layers) Glorot deviations, so that the sum over all layers is the same at any depth.
     """
     _expect_chain(hidden, output)

@@ -22,6 +22,7 @@ from torch import Tensor, distributed
 from ..errors import AliveError, expect_one_of
 from ..functional import AGGREGATES, Separation, Slacks, parts
 from ..functional.parts import Part
+from ..functional.separation import Means, by_size, in_order, mean_square
 from ..world import Group
 
 SAMPLE = 256  # values of a parameter that stand for all of it
@@ -29,23 +30,70 @@ APART = 1e-5  # how far weights may differ, relative to their norm: more than ro
 
 
 def aggregate(
-    shared: Sequence[Part], points: Sequence[Slacks], rule: Separation, *, how: str = "sumsq", group: Group = None
+    shared: Sequence[Part], points: Sequence[Slacks], rule: Separation, *, how: str = "meansq", group: Group = None
 ) -> Tensor:
     """The twin of `separation.aggregate` over the batch of all ranks: of parts by unit or layer, of slacks by point.
 
     Every rank of the group must call it, with the same layers in the same order.
     """
     expect_one_of("aggregate", how, AGGREGATES)
+    if how == "meansq":
+        return torch.stack([each.average() for each in means(shared, points, rule, group=group).values()]).sum()
     by_point = [s["P"] for s in points if "P" in s]
     like = (by_point or [part.ends for part in shared])[0]
     own = torch.cat(by_point) if by_point else like.new_zeros(0)
     ends, ties, margins, owners = _joined(shared, like)
     counts = like.new_tensor([own.numel(), *(part.values for part in shared)], dtype=torch.float64)
-    ends, total, counts = _Across.apply(ends, _power(own, how).sum(), ties, counts, rule.ties, group)
+    ends, total, counts = _Across.apply(ends, _power(own, how).sum().view(1), ties, counts, rule.ties, group)
 
     satisfiable = counts[1:][owners] > 1
     s = torch.where(satisfiable, parts.slacks(ends, margins, rule), 0)
-    return _aggregate(_power(s, how).sum(), satisfiable.sum(), total, counts[0], how)
+    return _aggregate(_power(s, how).sum(), satisfiable.sum(), total[0], counts[0], how)
+
+
+def means(
+    shared: Sequence[Part], points: Sequence[Slacks], rule: Separation, *, group: Group = None
+) -> dict[str, Means]:
+    """The twin of `separation.means` over the batch of all ranks; every rank has the same, of all layers it met."""
+    by_point = [s["P"] for s in points if "P" in s]
+    like = (by_point or [part.ends for part in shared])[0]
+    own = by_size([s.get("P", like.new_zeros(0)) for s in points]) if "P" in rule.axes else []
+    squares, sums = (in_order(own, power) for power in (_square_sum, _sum)) if own else [like.new_zeros(0)] * 2
+    values = like.new_tensor([part.values for part in shared], dtype=torch.float64)
+    sizes = like.new_tensor([len(s.get("P", ())) for s in points][: len(squares)], dtype=torch.float64)
+    ends, ties, margins, owners = _joined(shared, like)
+    counts = torch.cat([values, sizes, sums.double()])
+    ends, squares, counts = _Across.apply(ends, squares, ties, counts, rule.ties, group)
+
+    values, sizes, sums = counts.split([len(values), len(sizes), len(sums)])
+    found = {}
+    if shared:
+        groups = [part.ends.shape[1] for part in shared]
+        present = (values > 1) & (torch.tensor(groups, device=values.device) > 0)
+        s = torch.where(present[owners], parts.slacks(ends, margins, rule), 0)
+        matrices = by_size(s.split(groups))
+        squares_of, slacks_of = (in_order(matrices, power) for power in (mean_square, _mean))
+        numbers = tuple(range(len(shared)))
+        found[rule.axes[0]] = Means(
+            numbers, torch.where(present, squares_of, 0), torch.where(present, slacks_of, 0), present
+        )
+    if own:
+        count = sizes.clamp(min=1)
+        numbers = tuple(range(len(sizes)))
+        found["P"] = Means(numbers, squares / count.to(squares.dtype), (sums / count).to(squares.dtype), sizes > 0)
+    return found
+
+
+def _sum(rows: Tensor) -> Tensor:
+    return rows.detach().sum(1)
+
+
+def _mean(rows: Tensor) -> Tensor:
+    return rows.detach().mean(1)
+
+
+def _square_sum(rows: Tensor) -> Tensor:
+    return rows.square().sum(1)
 
 
 def _joined(shared: Sequence[Part], like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -82,7 +130,7 @@ def _aggregate(units: Tensor, unit_count: Tensor, points: Tensor, point_count: T
 
 
 class _Across(torch.autograd.Function):
-    """Ends over all ranks, and sums over all ranks; backward gives W times the gradient to those who own them."""
+    """Ends over all ranks, and totals [T] over them; backward gives W times the gradient to those who own them."""
 
     @staticmethod
     def forward(
@@ -94,17 +142,18 @@ class _Across(torch.autograd.Function):
             distributed.all_reduce(top, distributed.ReduceOp.MAX, group)
         mine = torch.where(ends == top, ties, 0).double()
         # A sum keeps NaN, which a maximum may lose.
-        sums = torch.cat([mine.masked_fill(ends.isnan(), torch.nan).flatten(), counts, total.double().view(1)])
+        sums = torch.cat([mine.masked_fill(ends.isnan(), torch.nan).flatten(), counts, total.double()])
         distributed.all_reduce(sums, distributed.ReduceOp.SUM, group)
-        tied, counts, summed = sums.split([ends.numel(), len(counts), 1])
+        tied, counts, summed = sums.split([ends.numel(), len(counts), len(total)])
         tied = tied.view_as(ends)
         if rule == "single":
             ctx.owned = _first(ends == top, group) * float(world)
         else:
             ctx.owned = (mine / tied.clamp(min=1) * world).to(ends.dtype)
         ctx.world = world
+        counts = counts.clone()
         ctx.mark_non_differentiable(counts)
-        return top.masked_fill(tied.isnan(), torch.nan), summed[0].to(total.dtype), counts.clone()
+        return top.masked_fill(tied.isnan(), torch.nan), summed.to(total.dtype), counts
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -146,17 +195,20 @@ def _sample(parameter: Tensor) -> Tensor:
     return values[:: max(1, len(values) // SAMPLE)]
 
 
-def expect_same(shared: Sequence[Part], weights: Tensor, group: Group) -> None:
-    """Refuse ranks that met different layers, or have different weights, before their numbers are mixed up."""
+def expect_same(shared: Sequence[Part], weights: Tensor, group: Group, *, points: int = 0) -> None:
+    """Refuse ranks that met different layers, or have different weights, before their numbers are mixed up.
+
+    `points` is in how many layers points are measured, where these must be the same ones.
+    """
     sizes = [part.ends.shape[1] for part in shared]
-    mark = weights.new_tensor([zlib.crc32(str(sizes).encode())])
+    mark = weights.new_tensor([zlib.crc32(str((sizes, points)).encode())])
     marks = torch.cat([mark, -mark, weights[:2], -weights])
     distributed.all_reduce(marks, distributed.ReduceOp.MAX, group)
     highest, lowest, a, b, minus_a, minus_b, minus_norm = marks.tolist()
     if highest != -lowest:
         raise AliveError(
-            f"the ranks met different layers: rank {distributed.get_rank(group)} measured {len(sizes)}, of "
-            f"{', '.join(map(str, sizes[:6]))}{' ...' * (len(sizes) > 6)} units",
+            f"the ranks met different layers: rank {distributed.get_rank(group)} measured {max(len(sizes), points)}"
+            + f", of {', '.join(map(str, sizes[:6]))}{' ...' * (len(sizes) > 6)} units" * bool(sizes),
             "Give every rank the same model and as many forward passes, or penalise each by itself: across_ranks=False",
         )
     if max(a + minus_a, b + minus_b) > APART * -minus_norm:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
-from typing import Never
+from typing import Any, Literal, Never
 
 from torch import Tensor, nn
 
 from ..errors import AliveError, expect, expect_one_of
 from ..functional import AGGREGATES, Activation, Separation
+from ..functional.separation import Means
 from ..taps import Output, watchers
 from ..world import Group
+from .multipliers import WEIGHT, Keys, Multipliers
 from .recorder import Recorder
 from .schedule import Schedule
 
@@ -24,18 +27,22 @@ class Jumpstart:
 
     >>> import torch
     >>> model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
-    >>> with Jumpstart(model, weight=1e-4) as keep:
+    >>> with Jumpstart(model) as keep:
     ...     loss = model(torch.randn(8, 2)).square().mean() + keep.penalty()
     ...     loss.backward()
 
-    weight          λ: a number, or a Schedule moved by `set_progress`
+    weight          λ: a number, or a Schedule moved by `set_progress`. The default fits every network, with the default
+                    aggregate; the papers' aggregates grow with the network and need a weight of their own. "auto": one
+                    multiplier a layer and axis, which begins as the default, rises while the layer's constraints are
+                    violated and falls when they are not (`multipliers`); it moves with every penalty()
     mode            U: units, P: points, UP: both, L: one pair of extremes a layer
     conv            channel: a unit is a channel and a point a sample; position: each position counts on its own
     against         both, or only death, or only linearity
     balance         β, the share of ξ⁺ (on for some) when against both; the rest is that of ξ⁻ (off for some)
     pos_margin, neg_margin   by how much a unit or point is to be on for some, and off for some
     ties            split: equal extremes share the gradient; single: the first gets it
-    aggregate       sumsq | sum | norm | mean | balanced
+    aggregate       meansq: means over units or points, and over layers, which stay as they are at every depth, width
+                    and batch; the papers': sumsq | sum | norm | mean | balanced, see `functional.aggregate`
     include_output  also ask it of the model's output, as the Jumpstart paper's CIFAR runs did
     layers          patterns of tap names to keep to, such as "features.*"
     point_axis      the axis of the points in the inputs (1 for [T, N, C]); None: each input tensor is one point
@@ -49,7 +56,7 @@ class Jumpstart:
     def __init__(
         self,
         model: nn.Module,
-        weight: float | Schedule = 1e-4,
+        weight: float | Schedule | Literal["auto"] | None = None,
         *,
         mode: str = "UP",
         conv: str = "channel",
@@ -58,7 +65,7 @@ class Jumpstart:
         pos_margin: float = 1.0,
         neg_margin: float = 1.0,
         ties: str = "split",
-        aggregate: str = "sumsq",
+        aggregate: str = "meansq",
         include_output: bool = False,
         layers: Sequence[str] = (),
         point_axis: int | None = 0,
@@ -73,7 +80,9 @@ class Jumpstart:
             expect_one_of("option", option, OPTIONS)
         expect_one_of("aggregate", aggregate, AGGREGATES)
         self.rule = Separation(mode, conv, against, balance, pos_margin, neg_margin, ties)
-        self.schedule = weight if isinstance(weight, Schedule) else Schedule(weight)
+        self.schedule = _schedule(weight, aggregate)
+        self._multipliers = Multipliers() if weight == "auto" else None
+        self._said = False  # that multipliers stand still
         self.set_progress(0.0)
         if any(isinstance(watcher, Recorder) for watcher in watchers(model)):
             raise AliveError(
@@ -96,7 +105,8 @@ class Jumpstart:
         )
 
     def __repr__(self) -> str:
-        return f"Jumpstart({self.schedule}, {self.rule}, {self._options})"
+        weight = self.schedule if self._multipliers is None else "auto"
+        return f"Jumpstart({weight}, {self.rule}, {self._options})"
 
     def __enter__(self) -> Jumpstart:
         return self
@@ -115,16 +125,55 @@ class Jumpstart:
 
     def penalty(self) -> Tensor:
         """λ·A over the forward passes since the last call; zero after passes in eval mode or under no_grad."""
-        return self.weight * self._recorder.total()
+        return self.weight * self._recorder.total(self._weigh if self._multipliers is not None else None)
 
-    def state_dict(self) -> dict[str, float]:
-        """All that a resumed run needs beside the settings: how much of training is done."""
-        return {"progress": self._progress}
+    @property
+    def multipliers(self) -> dict[str, dict[str, float]]:
+        """With weight="auto": by axis and tap, by how much a layer is weighted above the default, or below."""
+        return {} if self._multipliers is None else self._multipliers.values()
 
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resumed run needs beside the settings, as plain numbers: progress, and multipliers if any."""
+        multipliers = {} if self._multipliers is None else {"multipliers": self._multipliers.state()}
+        return {"progress": self._progress, **multipliers}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from where `state_dict` was taken."""
-        expect([(set(state) == {"progress"}, f"the state of a Jumpstart is its progress, got {sorted(state)}")])
+        wanted = {"progress"} if self._multipliers is None else {"progress", "multipliers"}
+        told = " and ".join(sorted(wanted, reverse=True))
+        expect([(set(state) == wanted, f"the state of this Jumpstart is its {told}, got {sorted(state)}")])
+        if self._multipliers is not None:
+            self._multipliers.load(state["multipliers"])
         self.set_progress(float(state["progress"]))
+
+    def _weigh(self, keys: Keys, found: tuple[Means, ...], whole: bool) -> Tensor:
+        assert self._multipliers is not None
+        if not whole and not self._said:
+            self._said = True
+            warnings.warn(
+                "inside a transform of torch.func, or a tracer, weight='auto' is read and does not move", stacklevel=4
+            )
+        return self._multipliers.weigh(keys, found, moves=whole)
+
+
+def _schedule(weight: float | Schedule | str | None, aggregate: str) -> Schedule:
+    """The course of the weight; only the mean of squares has one that is right for every network."""
+    if isinstance(weight, Schedule):
+        return weight
+    if isinstance(weight, str):
+        expect(
+            [
+                (weight == "auto", f"weight is a number, a Schedule or 'auto', got {weight!r}"),
+                (aggregate == "meansq", f"weight='auto' weighs means of squares, not the aggregate {aggregate!r}"),
+            ]
+        )
+        return Schedule(WEIGHT)
+    if weight is None and aggregate != "meansq":
+        raise AliveError(
+            f"the aggregate {aggregate!r} has no weight that fits every network",
+            "Give a weight (the papers took 1e-4 with sumsq), or leave aggregate='meansq'",
+        )
+    return Schedule(WEIGHT if weight is None else weight)
 
 
 OPTIONS = [name for name in signature(Jumpstart).parameters if name not in ("model", "unknown")]

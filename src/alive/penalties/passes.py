@@ -24,12 +24,24 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses import FakeTensor
 from torch.autograd import forward_ad, functional
-from torch.fx import _symbolic_trace
 
 from ..errors import AliveError
 from ..functional import Slacks, fused, parts
+from ..torch_private import (
+    FakeTensor,
+    has_level,
+    in_backward,
+    is_dual,
+    is_freed,
+    is_fx_tracing,
+    is_traced_whole,
+    is_transformed,
+    keeps_graph,
+    level_token,
+    modes_without_values,
+    transform_levels,
+)
 
 ENDED, SENT, TRACED, HOLLOW = "ended", "sent", "traced", "hollow"
 LOST = {
@@ -71,10 +83,9 @@ class Inside(NamedTuple):
         """What runs now; a compiled model runs where it is called from, and sees none of it."""
         if not _depth():
             return cls()
-        transforms = tuple(torch._C._functorch._wrap_for_grad(NOTHING, level) for level in _levels())
-        is_dual = forward_ad._current_level >= 0 and not transforms
-        duals = (forward_ad.make_dual(NOTHING, NOTHING),) if is_dual else ()
-        return cls(transforms, duals, tuple(map(weakref.ref, _modes())), tuple(_calls()))
+        transforms = tuple(level_token(NOTHING, level) for level in transform_levels())
+        duals = (forward_ad.make_dual(NOTHING, NOTHING),) if is_dual() and not transforms else ()
+        return cls(transforms, duals, tuple(map(weakref.ref, modes_without_values())), tuple(_calls()))
 
     @property
     def depth(self) -> int:
@@ -85,9 +96,9 @@ class Inside(NamedTuple):
     def lives(self) -> bool:
         """Whether all of it still runs."""
         return (
-            all(torch._C._functorch.maybe_get_level(token) > 0 for token in self.transforms)
+            all(map(has_level, self.transforms))
             and all(forward_ad.unpack_dual(token, level=0).tangent is not None for token in self.duals)
-            and all(any(mode() is running for running in _modes()) for mode in self.modes)
+            and all(any(mode() is running for running in modes_without_values()) for mode in self.modes)
             and (not self.calls or set(self.calls) <= set(_calls()))
         )
 
@@ -101,21 +112,26 @@ class Sent:
     def __call__(self, gradients: Any) -> None:
         """Backward goes through a layer of the pass."""
         if not torch.compiler.is_compiling():
-            self.freed = self.freed or not torch._C._autograd._get_current_graph_task_keep_graph()
+            self.freed = self.freed or not keeps_graph()
+
+
+Measured = Slacks | fused.Pending
+"""What a pass keeps of a layer: its slacks, or what they will be measured on."""
 
 
 class Pass(NamedTuple):
-    """What one forward pass measured, what it ran inside of, who hears of its backward, and outputs if asked for."""
+    """What one forward pass measured, where, what it ran inside of, who hears of its backward, and outputs if asked."""
 
-    slacks: list[Slacks]
+    slacks: list[Measured]
     parts: list[parts.Part]
+    taps: tuple[list[str], list[str]]  # the names of the taps of both
     inside: Inside
     sent: Sent
     outputs: list[Tensor]
 
     def nodes(self) -> Iterator[Any]:
         """The nodes that measured the first and the last layer."""
-        measured = [next(iter(slacks.values())) for slacks in self.slacks if slacks]
+        measured = [next(iter(layer.values())) for layer in self._layers() if layer]
         measured = measured or [part.ends for part in self.parts]
         sendable = [s for s in measured if s.requires_grad]
         yield from (s.grad_fn for s in (*sendable[:1], *sendable[1:][-1:]))
@@ -124,13 +140,17 @@ class Pass(NamedTuple):
         """Why it can no longer be read; empty where it can."""
         if not self.inside.lives:
             return ENDED
-        if not self.inside.depth and (self.sent.freed or any(map(_is_freed, self.nodes()))):
+        if not self.inside.depth and (self.sent.freed or any(map(is_freed, self.nodes()))):
             return SENT
         return ""
 
     def is_hollow(self) -> bool:
         """Whether some layer has no values."""
-        return any(s.is_meta or isinstance(s, FakeTensor) for slacks in self.slacks for s in slacks.values())
+        return any(s.is_meta or isinstance(s, FakeTensor) for layer in self._layers() for s in layer.values())
+
+    def _layers(self) -> list[Slacks]:
+        """Those that were measured at once; of the others, which have values, backward is heard of on its way."""
+        return [layer for layer in self.slacks if not isinstance(layer, fused.Pending)]
 
 
 class Passes:
@@ -143,6 +163,7 @@ class Passes:
         self.lost = ""  # why the last one was lost that was
         self.hears = False  # whether the backward of this one concerns us
         self.way: tuple[Any, ...] = ()  # and where it passes the first and the last layer
+        self.last: Tensor | None = None  # what the last layer got, if it is not in there yet
 
     def begin(self, *, trains: bool) -> bool:
         """A pass begins; whether to record it."""
@@ -156,31 +177,39 @@ class Passes:
         if not trains:
             self.idle = True
             return False
-        self.run = Pass([], [], Inside.here(), Sent(), [])
+        self.run = Pass([], [], ([], []), Inside.here(), Sent(), [])
         self.kept = (*self.kept, self.run)
         self.hears = not self.run.inside.depth
         return True
 
-    def hear(self, z: Tensor, slacks: Slacks) -> None:
+    def hear(self, z: Tensor, layer: Measured) -> None:
         """A layer was measured: note where backward will pass, if its slacks lie off the way."""
         if torch.compiler.is_compiling() or not self.hears:  # a part may be compiled by itself
             return
-        measured = next(iter(slacks.values()), None)
+        measured = None if isinstance(layer, fused.Pending) else next(iter(layer.values()), None)
         on_the_way = measured is not None and isinstance(measured.grad_fn, fused.RELU_NODE)  # backward goes through it
         if not on_the_way and z.grad_fn is not None:
             self.way = (*self.way[:1], z.grad_fn)
 
+    def hear_of(self, z: Tensor) -> None:
+        """As `hear`, of a layer whose slacks lie off the way, and which nobody changes before the pass has ended."""
+        if self.hears and not self.way and z.grad_fn is not None:
+            self.way = (z.grad_fn,)
+        self.last = z
+
     def end(self, outputs: Sequence[Tensor]) -> None:
         """The pass has ended: from now on, hear of its backward."""
+        if self.hears and self.last is not None and self.last.grad_fn is not None:
+            self.way = (*self.way[:1], self.last.grad_fn)
         for node in self.way:
             node.register_prehook(self.run.sent)
         self.run.outputs.extend(outputs)
-        self.run, self.way = _unrecorded(), ()
+        self.run, self.way, self.last = _unrecorded(), (), None
 
     def forget(self) -> None:
         """The pass has failed."""
         self.kept, self.idle = tuple(run for run in self.kept if run is not self.run), self.was_idle
-        self.run, self.way = _unrecorded(), ()
+        self.run, self.way, self.last = _unrecorded(), (), None
 
     def read(self, model: nn.Module) -> tuple[list[Pass], str]:
         """The passes to be read here, which are forgotten, and what is to be told of one that was lost."""
@@ -206,7 +235,7 @@ class Passes:
 
 
 def _unrecorded() -> Pass:
-    return Pass([], [], Inside(), Sent(), [])
+    return Pass([], [], ([], []), Inside(), Sent(), [])
 
 
 def _nothing(lost: str) -> AliveError:
@@ -219,39 +248,17 @@ def _nothing(lost: str) -> AliveError:
     )
 
 
-def _is_freed(node: Any) -> bool:
-    """Whether backward has freed what the node of a Function saved; of torch's own nodes we do not ask."""
-    try:
-        getattr(node, "_raw_saved_tensors", None)
-    except RuntimeError:
-        return True
-    return False
-
-
 def _is_hollow(model: nn.Module) -> bool:
     """Whether the model itself has parameters without values."""
     return any(p.is_meta or isinstance(p, FakeTensor) for p in model.parameters())
-
-
-def _levels() -> list[int]:
-    """The transforms of torch.func around us."""
-    return [transform.level() for transform in torch._C._functorch.get_interpreter_stack() or ()]
-
-
-def _modes() -> list[Any]:
-    """The fake tensors and the tracer around us."""
-    keys = torch._C._TorchDispatchModeKey
-    found = (torch._C._get_dispatch_mode(key) for key in (keys.FAKE, keys.PROXY))
-    return [mode for mode in found if mode is not None]
 
 
 def _depth() -> int:
     """How many things run around us."""
     if torch.compiler.is_compiling():
         return 0
-    levels = len(_levels()) if torch._C._functorch.peek_interpreter_stack() is not None else 0
-    modes = len(_modes()) if torch._C._len_torch_dispatch_stack() else 0
-    return (levels or forward_ad._current_level >= 0) + modes + len(_calls())
+    levels = len(transform_levels()) if is_transformed() else 0
+    return (levels or is_dual()) + len(modes_without_values()) + len(_calls())
 
 
 def _calls() -> list[FrameType]:
@@ -271,11 +278,8 @@ def _is_traced() -> bool:
         return True
     if torch.compiler.is_compiling():
         return False
-    keys = torch._C._TorchDispatchModeKey
-    if torch._C._get_tracing_state() is not None or torch._ops._get_dispatch_mode_pre_dispatch(keys.PROXY) is not None:
-        return True
-    return _symbolic_trace._is_fx_tracing_flag and not _modes()
+    return is_traced_whole() or (is_fx_tracing() and not modes_without_values())
 
 
 def _in_backward() -> bool:
-    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+    return not torch.compiler.is_compiling() and in_backward()

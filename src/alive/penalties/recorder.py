@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,12 +16,17 @@ from ..functional import Activation, Separation, Slacks, aggregate, fused, parts
 from ..functional.parts import Part
 from ..provenance import Scattered
 from ..taps import Call, Tap, Taps, bare, without_activations
+from ..torch_private import has_saving_hooks, is_view
 from ..world import Group, world_size
 from . import collective, reducer
 from .layer import Layer, arranged
-from .passes import Passes
+from .passes import NOTHING, Measured, Pass, Passes
 
 RELU = Activation("relu")
+WHOLE = ("sumsq", "sum", "norm", "mean", "balanced")  # aggregates that do not ask which slack is of which layer
+Weigh = Callable[[tuple[tuple[str, str], ...], tuple[separation.Means, ...], bool], Tensor]
+"""The axis and tap of every layer, their means by axis, and whether the pass is whole: inside a transform it is not,
+and its numbers are worth nothing outside."""
 UNREAD = 100  # forward passes whose penalty nobody asked for, before we say so
 
 
@@ -50,13 +56,15 @@ class Recorder:
         self._shared: Separation | None = None  # of the rule, what several ranks must agree on
         self._local: Separation | None = rule  # the rest
         self.passes = Passes()
-        self._slacks: list[Slacks] = []  # of the pass that runs, as are the parts
+        self._slacks: list[Measured] = []  # of the pass that runs, as are the parts
         self._parts: list[Part] = []
         self._taps_of: tuple[list[str], list[str]] = ([], [])  # the names of their taps
         self._later: list[tuple[str, str, str]] = []  # what to warn of at the end of the pass: tap, kind, text
         self._joint = 0  # penalties that were taken over all ranks
         self._recording = False
+        self._plain = False  # whether this pass began where small layers can be put off
         self._warned: set[str] = set()
+        self.only_looks = False  # whether all layers of the last pass were put off, so that no activation is ours to do
         self._taps = Taps(model, self, **taps)
 
     def detach(self) -> None:
@@ -64,19 +72,27 @@ class Recorder:
         self._taps.remove()
         self.passes, self._slacks, self._parts, self._recording = Passes(), [], [], False
 
-    def total(self) -> Tensor:
-        """A over the passes since the last call; zero after passes in eval mode or under no_grad."""
+    def total(self, weigh: Weigh | None = None) -> Tensor:
+        """A over the passes since the last call; zero after passes in eval mode or under no_grad.
+
+        With `weigh`, what it makes of the means of all layers.
+        """
         runs, told = self.passes.read(self._root)
         if told:
             self._warn("sent", told, stacklevel=4)
-        layers = [slacks for run in runs for slacks in run.slacks]
+        layers = _measured([measured for run in runs for measured in run.slacks], joined=self._how in WHOLE)
         shared = [part for run in runs for part in run.parts]
         if runs and not layers:
             raise without_activations(self._model, self._taps.passed_over)
         if not any(layers) and not shared:
             return torch.zeros((), device=next(self._root.parameters(), torch.empty(0)).device)
         alone = self._local is self.rule
-        total = aggregate(layers, self._how) if alone else self._over_ranks(shared, layers)
+        if not alone:
+            self._expect_same(shared, layers)
+        if weigh is None:
+            total = aggregate(layers, self._how) if alone else self._over_ranks(shared, layers)
+        else:
+            total = self._weighed(runs, shared, layers, weigh)
         reducer.show(self._searching, [output for run in runs for output in run.outputs], total)
         return total
 
@@ -84,9 +100,12 @@ class Recorder:
         """Record this pass if the model trains, and this is not a checkpointed part run again by backward."""
         self._recording = self.passes.begin(trains=self._root.training and torch.is_grad_enabled())
         self._slacks, self._parts = self.passes.run.slacks, self.passes.run.parts
-        self._taps_of, self._later = ([], []), []
+        self._taps_of, self._later = self.passes.run.taps, []
         together = self._across_ranks and world_size(self._group) > 1
         self._shared, self._local = parts.divided(self.rule) if together else (None, self.rule)
+        self._plain = (
+            torch.is_grad_enabled() and self._shared is None and fused.applies(NOTHING) and not has_saving_hooks()
+        )
         if len(self.passes.kept) == UNREAD:
             self._warn("unread", f"{UNREAD} forward passes and no penalty(): each keeps its graph; read it or detach()")
 
@@ -94,6 +113,8 @@ class Recorder:
         """Measure the slacks of one layer on its way through the activation."""
         if not self._recording:
             return call.activate()
+        if call.is_shown and self._plain and self._put_off(call):
+            return None
         if not torch.is_grad_enabled():
             text = (
                 f"{call.tap.name} ran under no_grad inside a training pass and is not penalised; "
@@ -102,13 +123,19 @@ class Recorder:
             self._later.append((call.tap.name, "no_grad", text))
             return call.activate()
         layout = call.tap.layout
-        if layout.axes is not None and self._shared is None and _can_fuse(call):
+        if layout.axes is not None and self._shared is None and fused.applies(call.z) and not has_saving_hooks():
             assert self._local is not None
             point_axis, unit_axis = layout.axes
-            where = {"unit_axis": unit_axis, "point_axis": point_axis}
-            y, slacks = fused.relu_slacks(call.z, self._local, inplace=call.inplace, **where)
-            self._record(slacks, self._local, call.tap, call.z)
-            return y
+            pending = fused.later(call.z, self._local, unit_axis, point_axis, call.tap.activation.cutoff)
+            if pending is not None:
+                y = call.activate()
+                self._record(pending, pending.way.names, self._local, call.tap, call.z)
+                return y
+            if _can_fuse(call):
+                where = {"unit_axis": unit_axis, "point_axis": point_axis}
+                y, slacks = fused.relu_slacks(call.z, self._local, inplace=call.inplace, **where)
+                self._record(slacks, slacks, self._local, call.tap, call.z)
+                return y
         # Plain operations keep what they measure, which an activation in place would change; a compiler sees to that.
         plain = not fused.applies(call.z) or isinstance(layout.place, Scattered)
         keeps = call.inplace and not torch.compiler.is_compiling() and plain
@@ -123,8 +150,21 @@ class Recorder:
         with _kept_by_us():
             slacks = self._measure(layer, rule)  # before the activation, which may happen in place
         y = call.activate()
-        self._record(slacks, rule, call.tap, call.z)
+        self._record(slacks, slacks, rule, call.tap, call.z)
         return y
+
+    def _put_off(self, call: Call) -> bool:
+        """Keep a small layer of a pass in which nothing can have changed since it began, if it can be kept."""
+        axes, rule = call.tap.layout.axes, self._local
+        if axes is None or rule is None:
+            return False
+        pending = fused.later(call.z, rule, axes[1], axes[0], call.tap.activation.cutoff)
+        if pending is None or len(pending.way.names) < len(rule.axes):
+            return False
+        self._slacks.append(pending)
+        self._taps_of[0].append(call.tap.name)
+        self.passes.hear_of(call.z)
+        return True
 
     def end(self, output: Any) -> None:
         """Measure the output too, if asked; forget a pass that failed."""
@@ -142,9 +182,12 @@ class Recorder:
             if self._shared is not None:
                 self._share(layer)
             rule = layer.rule(self._local)
-            self._record(self._measure(layer, rule), rule, tap, output)
+            slacks = self._measure(layer, rule)
+            self._record(slacks, slacks, rule, tap, output)
         if self._recording and not self._taps.failed:
             self._settle()
+        if not torch.compiler.is_compiling():
+            self.only_looks = bool(self._slacks) and all(type(layer) is fused.Pending for layer in self._slacks)
         self.passes.end(reducer.outputs(output) if self._searching is not None else ())
         self._slacks, self._parts, self._recording = [], [], False
 
@@ -154,6 +197,7 @@ class Recorder:
         for measured, names in zip(measures, self._taps_of, strict=True):
             if self._taps.aside and not self._taps.aside.isdisjoint(names):
                 measured[:] = [m for m, name in zip(measured, names, strict=True) if name not in self._taps.aside]
+                names[:] = [name for name in names if name not in self._taps.aside]
         for name, kind, text in self._later:
             if name not in self._taps.aside:
                 self._warn(kind, text)
@@ -175,12 +219,26 @@ class Recorder:
             self._parts.append(parts.measure(layer.z, rule, cutoff=layer.cutoff, **layer.where))
             self._taps_of[1].append(layer.name)
 
+    def _weighed(self, runs: list[Pass], shared: list[Part], layers: list[Slacks], weigh: Weigh) -> Tensor:
+        alone, whole = self._local is self.rule, not any(run.inside.depth for run in runs)
+        found = separation.means(layers) if alone else collective.means(shared, layers, self.rule, group=self._group)
+        if not found:  # no layer has any slack
+            return aggregate(layers)
+        measured, parted = ([name for run in runs for name in run.taps[kind]] for kind in (0, 1))
+        of = {axis: measured if alone or axis == "P" else parted for axis in found}
+        keys = tuple((axis, of[axis][number]) for axis, each in found.items() for number in each.layers)
+        return weigh(keys, tuple(found.values()), whole)
+
     def _over_ranks(self, shared: list[Part], layers: list[Slacks]) -> Tensor:
+        return collective.aggregate(shared, layers, self.rule, how=self._how, group=self._group)
+
+    def _expect_same(self, shared: list[Part], layers: list[Slacks]) -> None:
         self._joint += 1
         if self._joint & (self._joint - 1) == 0:  # at first, and ever more rarely
             device = shared[0].ends.device if shared else next(iter(next(filter(None, layers)).values())).device
-            collective.expect_same(shared, collective.fingerprint(self._weights(), device), self._group)
-        return collective.aggregate(shared, layers, self.rule, how=self._how, group=self._group)
+            weights = collective.fingerprint(self._weights(), device)
+            points = len(layers) if self._how == "meansq" and self._local is not None else 0
+            collective.expect_same(shared, weights, self._group, points=points)
 
     def _weights(self) -> list[nn.Parameter]:
         """The parameters that all ranks ought to share."""
@@ -197,12 +255,13 @@ class Recorder:
         slacks: Slacks = twin.slacks(layer.z, rule, cutoff=layer.cutoff, **layer.where)
         return slacks
 
-    def _record(self, slacks: Slacks, rule: Separation | None, tap: Tap, z: Tensor) -> None:
-        self._slacks.append(slacks)
+    def _record(self, measured: Measured, found: Container[str], rule: Separation | None, tap: Tap, z: Tensor) -> None:
+        """Keep what was measured of a layer, which has slacks of the axes found."""
+        self._slacks.append(measured)
         self._taps_of[0].append(tap.name)
-        self.passes.hear(z, slacks)
+        self.passes.hear(z, measured)
         for axis in rule.axes if rule is not None else ():
-            if axis not in slacks and z.numel():  # nothing is missing where no point came, as to an idle expert
+            if axis not in found and z.numel():  # nothing is missing where no point came, as to an idle expert
                 what = {"U": "one sample", "P": "one unit", "L": "one value"}[axis]
                 text = f"{tap.name} has {what}: axis {axis} cannot be satisfied there and is skipped"
                 self._later.append((tap.name, axis, text))
@@ -213,20 +272,28 @@ class Recorder:
             warnings.warn(text, stacklevel=stacklevel)
 
 
+def _measured(layers: list[Measured], *, joined: bool) -> list[Slacks]:
+    """The slacks of all layers; those that were put off are measured now, together, and may be given as one layer."""
+    pending: dict[torch.dtype, list[fused.Pending]] = {}
+    for layer in layers:
+        if isinstance(layer, fused.Pending):
+            pending.setdefault(layer.way.dtype, []).append(layer)
+    if joined:
+        rest: list[Slacks] = [layer for layer in layers if not isinstance(layer, fused.Pending)]
+        return [*rest, *(fused.joined(some) for some in pending.values())]
+    found = {dtype: iter(fused.together(some)) for dtype, some in pending.items()}
+    return [next(found[layer.way.dtype]) if isinstance(layer, fused.Pending) else layer for layer in layers]
+
+
 def _can_fuse(call: Call) -> bool:
-    """Whether ReLU and slacks can be one op: plain eager tensors, and nothing in place on a view or a leaf."""
-    if not fused.applies(call.z) or call.tap.activation != RELU or _checkpointed():
+    """Whether ReLU and slacks can be one op: nothing in place on a view or a leaf."""
+    if call.tap.activation != RELU or call.is_shown:
         return False
-    return not call.inplace or not (call.z._is_view() or call.z.is_leaf)
-
-
-def _checkpointed() -> bool:
-    """Whether someone else decides what is saved for backward, such as activation checkpointing."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    return not call.inplace or not (is_view(call.z) or call.z.is_leaf)
 
 
 def _kept_by_us() -> AbstractContextManager[Any]:
     """Save our few indices past activation checkpointing, so that what it runs again need not measure again."""
-    if torch.compiler.is_compiling() or not _checkpointed():
+    if torch.compiler.is_compiling() or not has_saving_hooks():
         return nullcontext()
     return saved_tensors_hooks(lambda x: x, lambda x: x)

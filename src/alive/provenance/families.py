@@ -1,4 +1,4 @@
-"""Families of units: the output features of one weighted operation, numbered in a row of their own."""
+"""Families of units: the output features of one weighted operation, numbered consecutively."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Families:
         self._known: dict[Hashable, Family] = {}
         self._all: list[Family] = []
         self._next = 0
-        self._root: Tensor | None = None  # of units found to be the same, the one that stands for them
+        self._root: Tensor | None = None  # for units found to be the same: the one that stands for all
         self._members: dict[int, set[int]] = {}  # families of the units that one stands for
-        self._slices: dict[Hashable, tuple[Hashable, int, int]] = {}  # of which stack of weights a slice is which
+        self._slices: dict[Hashable, tuple[Hashable, int, int]] = {}  # the stack a slice is from, and its place
         self.storages: set[int] = set()  # of parameters
         self.fed = 0  # bits of the activations whose results were weighted again
 
     def claim(self, made_by: str, size: int, weights: int = 0, each: int = 0) -> int:
-        """Room for so many new units; returns the first number."""
+        """Reserve numbers for new units; returns the first."""
         family = Family(self._next, size, made_by, weights, each)
         self._all.append(family)
         self._next += size
@@ -95,7 +95,7 @@ class Families:
         return torch.arange(family.start, family.start + family.size, dtype=torch.int32).view(shape)
 
     def _memory(self, weight: Tensor, source: Hashable) -> Hashable:
-        """What weights are known by: the place of a parameter's numbers and how they lie, or what they were made of."""
+        """What identifies weights: where a parameter's numbers lie and how, or what they were computed from."""
         storage = storage_id(weight)
         if storage not in self.storages:
             return source
@@ -114,7 +114,7 @@ class Families:
         return torch.arange(start, start + size, dtype=torch.int32).view(shape)
 
     def trace(self, op: Op, parent: Hashable, child: Hashable) -> None:
-        """Weights were made of others: remember of which stack they are a slice, as an expert's are."""
+        """Weights were computed from others: if they are a slice of a stack, as an expert's are, remember which."""
         if op.name == "select" and not op["dim"] and op["self"].ndim == 3 and parent not in self._slices:
             stack = op["self"]
             self._slices[child] = (parent, op["index"] % len(stack), len(stack))
@@ -122,7 +122,7 @@ class Families:
             self._slices[child] = self._slices[parent]
 
     def resolved(self, unit: Tensor) -> Tensor:
-        """The units by the names they go by now."""
+        """The units by their current numbers: units found to be the same have one."""
         if self._root is None or not unit.numel():
             return unit
         named = (unit >= 0) & (unit < len(self._root))

@@ -1,4 +1,4 @@
-"""Whose the inputs of a pass are: the batch axis of every tensor in them."""
+"""Which point each entry of the inputs belongs to: the batch axis of every input tensor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tensors(batch: Any) -> Iterator[Tensor]:
 
 
 def count(batch: Any, point_axis: int | None) -> int | None:
-    """How many points a batch has, by its first tensor; None where that cannot be said."""
+    """How many points a batch has, by its first tensor; None if that is unknown."""
     found = list(leaves(batch))
     if point_axis is None:
         return len(found)
@@ -70,7 +70,7 @@ def _owners(tracker: Tracker, x: Tensor, number: int, points: int | None, point_
         [points if d == point_axis % x.ndim else 1 for d in range(x.ndim)]
     )
     unit = nobody(x.ndim)
-    if x.ndim == 2 and x.is_floating_point():  # of a table of features there is no doubt which axis holds them
+    if x.ndim == 2 and x.is_floating_point():  # in a table [N, features] there is no doubt which axis holds the points
         axis = 1 - point_axis % 2
         start = tracker.families.claim("input", x.shape[axis])
         unit = torch.arange(start, start + x.shape[axis], dtype=torch.int32).unsqueeze(1 - axis)
@@ -78,7 +78,7 @@ def _owners(tracker: Tracker, x: Tensor, number: int, points: int | None, point_
 
 
 def _enter_packed(tracker: Tracker, packed: PackedSequence) -> None:
-    """The rows of a packed sequence: step by step, the sequences that last so long, the longest first."""
+    """The rows of a packed sequence: for each step, the sequences that are that long, the longest first."""
     order = packed.sorted_indices
     order = torch.arange(int(packed.batch_sizes[0])) if order is None else order
     rows = torch.cat([order[:size] for size in packed.batch_sizes.tolist()]).to(torch.int32)

@@ -1,4 +1,4 @@
-"""Layout: how the pre-activations of one layer lie, so that points and units can be told."""
+"""Layout: where the points and units of a layer lie in its pre-activations."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch import Tensor
 from .families import Family
 from .owners import LOST, MANY, Owners, compact, reduced, varying
 
-FEW = 4  # points, below which an order that the data decide may seem to be none
+FEW = 4  # points; with fewer, an order that depends on the data may look fixed by chance
 MAJOR, MINOR = "major", "minor"  # in an axis of k·n entries: entry i is of i // k, or of i % n
+LOST_IS = "it is not known which entry belongs to which"  # point, or unit
 
 
 class Grid(NamedTuple):
@@ -36,7 +37,7 @@ class Grid(NamedTuple):
         return None
 
     def fits(self, z: Tensor, points: int) -> bool:
-        """Whether another tensor can lie in the same way."""
+        """Whether another tensor can have the same layout."""
         if z.ndim != self.ndim:
             return False
         rows, columns = (prod(z.shape[d] for d in axes) for axes in (self.points, self.units))
@@ -72,7 +73,7 @@ class Scattered(NamedTuple):
     width: int  # how many units there are
 
     def fits(self, z: Tensor, points: int) -> bool:
-        """Only the very same shape lies in the same way."""
+        """Only a tensor of the same shape can have the same layout."""
         return z.shape == self.shape
 
 
@@ -82,7 +83,7 @@ class Layout(NamedTuple):
     points, units  whether they are known
     fixed          whether it holds for other sizes too
     moves          whether the data decide it
-    perhaps        whether they might: they had a part in it, and did not show
+    perhaps        whether they might: data were involved, but this pass does not show it
     """
 
     place: Grid | Scattered
@@ -102,7 +103,7 @@ class Layout(NamedTuple):
         return self.points and self.units
 
     def fits(self, z: Tensor, points: int) -> bool:
-        """Whether another tensor, of so many points, can lie in the same way."""
+        """Whether another tensor, of so many points, can have the same layout."""
         return self.place.fits(z, points if self.points else 1)
 
     def arrange(self, z: Tensor, points: int) -> Tensor:
@@ -156,7 +157,7 @@ def _usual(owners: Owners, z: Tensor, points: int) -> Grid | None:
 
 
 def _worded(what: str, reason: str, earlier: str) -> str:
-    return f"{what}: {reason}" + (f" ({earlier})" if earlier and "not understood" in reason else "")
+    return f"{what}: {reason}" + (f" ({earlier})" if earlier and reason.startswith(LOST_IS) else "")
 
 
 def _told(owner: Tensor, what: str) -> tuple[Tensor | None, str]:
@@ -164,22 +165,22 @@ def _told(owner: Tensor, what: str) -> tuple[Tensor | None, str]:
     if not owner.numel():
         return owner, ""
     if int(owner.max()) == LOST:
-        return None, f"which entry is of which {what} is not understood"
+        return None, f"{LOST_IS} {what}"
     if int(owner.max()) < 0:
         return (
             None,
-            "its values are of several points at once" if what == "point" else "no weighted operation made them",
+            "its values belong to several points at once" if what == "point" else "no weighted operation made them",
         )
     owner = compact(owner)
     if bool((owner == MANY).any()):
-        return None, f"some entries are of several {what}s at once"
+        return None, f"some entries belong to several {what}s at once"
     if int(owner.min()) < 0:  # constants, such as padding, are counted with the row they lie in
         axes = varying(torch.where(owner < 0, owner.max(), owner)) or varying(owner)
         for keep in [axes, *([a] for a in axes)]:
             row = reduced(owner, [d for d in range(owner.ndim) if d not in keep])
             if int(row.min()) >= 0 and int(row.max()) != LOST:
                 return compact(row), ""
-        return None, f"some entries are of no {what}"
+        return None, f"some entries belong to no {what}"
     return owner, ""
 
 
@@ -238,7 +239,7 @@ def _numbered(unit: Tensor, point: Tensor | None, family: Family | None, placed:
 
 
 def _partly(unit: Tensor | None, family: Family | None, placed: bool) -> bool:
-    """Whether the data decided that only a part of a family is met, of which the next batch may meet another."""
+    """Whether the data chose a part of a family: the next batch may meet another part."""
     if unit is None or family is None or not placed or family.each:
         return False
     return unit.numel() > 0 and int(unit.min()) >= family.start and len(unit.unique()) < family.size

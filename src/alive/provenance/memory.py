@@ -72,7 +72,7 @@ class Memory:
 
 
 def _flat(held: _Held, like: Tensor) -> Owners:
-    """The owners of all entries of a storage, in a row; those nobody told of are lost."""
+    """The owners of all entries of a storage, in a row; entries that were never set are unknown."""
     if held.whole is None:
         size = like.untyped_storage().nbytes() // like.element_size()
         point = torch.full((size,), LOST, dtype=torch.int32)

@@ -1,4 +1,4 @@
-"""Whether values say that an operation is one-sided: it lets one side of z through, and makes zeros of the other."""
+"""Whether values show that an operation is one-sided: it lets one side of z through and sets the other to zero."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Op:
         return self._owners(t)
 
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors among the arguments, but those that are only written to."""
+        """All tensors among the arguments, except those that are only written to."""
         for name, value in self.given.items():
             if name != "out":
                 yield from _tensors(value)
@@ -59,7 +59,7 @@ class Op:
         return hash((str(self.func), str(plain), *(self.of(t).source for t in self.tensors())))
 
     def plain(self, ndim: int) -> Owners:
-        """The owners of a result that no point has a part in."""
+        """The owners of a result that depends on no point."""
         found = [self.of(t) for t in self.tensors()]
         return constant(ndim, self.source(), weight=any(o.weight for o in found))
 

@@ -22,7 +22,7 @@ ANYTHING = -1  # in `behind`: all bits
 class Owners(NamedTuple):
     """Of one tensor: the owners of its entries, and how they came about.
 
-    data     whether any point has a part in it; what has not is a weight or a constant
+    data     whether it depends on any point; if not, it is a weight or a constant
     weight   whether it is made of parameters, and of no point
     source   what it was made of, for weights and constants: equal sources have equal values
     placed   whether the data decide which entry lies where, as after x[indices]
@@ -57,22 +57,24 @@ def nobody(ndim: int, code: int = NONE) -> Tensor:
 
 
 def constant(ndim: int, source: Hashable, *, weight: bool = False) -> Owners:
-    """A tensor that no point has a part in."""
+    """A tensor that depends on no point."""
     return Owners(nobody(ndim), nobody(ndim), data=False, weight=weight, source=source)
 
 
 def shared(ndim: int) -> Owners:
-    """A tensor that comes with the batch, and is no single point's."""
-    return Owners(nobody(ndim, MANY), nobody(ndim), why="it comes with the batch, and is of no single point")
+    """A tensor that comes with the batch and belongs to no single point."""
+    return Owners(nobody(ndim, MANY), nobody(ndim), why="it comes with the batch and belongs to no single point")
 
 
 def foreign(ndim: int) -> Owners:
     """A tensor of unknown origin: its owners are unknown, and so are the activations behind it."""
-    return Owners(nobody(ndim, MANY), nobody(ndim), behind=ANYTHING, why="it comes from outside, and nobody saw whence")
+    return Owners(
+        nobody(ndim, MANY), nobody(ndim), behind=ANYTHING, why="it comes from outside, and its origin was not seen"
+    )
 
 
 def lost(ndim: int, why: str, like: Sequence[Owners] = ()) -> Owners:
-    """A tensor of which nothing can be said, and why."""
+    """A tensor whose owners are unknown, and why."""
     common = together(like) | {"data": True}
     if not like:
         common["behind"] = ANYTHING

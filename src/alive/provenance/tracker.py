@@ -1,6 +1,6 @@
-"""Tracker: follows every operation of one forward pass, and knows whose each entry of each tensor is.
+"""Tracker: follows every operation of one forward pass, and knows the point and unit of every entry of every tensor.
 
-It sees what torch runs underneath Python, so that every spelling of an operation is one and the same to it. It costs
+It sees what torch runs underneath Python, so that all spellings of an operation look the same to it. It costs
 some tens of microseconds an operation, and is on for the first pass only (see `taps`).
 """
 
@@ -207,11 +207,11 @@ class Tracker(TorchDispatchMode):
                 self._name(op, owners)
 
     def cross(self) -> None:
-        """An activation was seen: what was before it is not looked at again."""
+        """An activation was seen: nothing before it is checked again."""
         self._recent.clear()
 
     def _look(self, op: Op) -> None:
-        """Tell of operations that are one-sided and that nobody saw: by name, or by what they do to values."""
+        """Report one-sided operations that no tap saw: by name, or by what they do to values."""
         if not any(self.owners(t).data for t in op.tensors()):
             return
         if op.name.rstrip("_") in ONE_SIDED:

@@ -47,7 +47,7 @@ def curves(rows: Sequence[Row], path: Path) -> None:
 def learning(rows: Sequence[Row], path: Path) -> None:
     """Draw test accuracy over epochs on the first data at their greatest depth, and the gates' residual, if any.
 
-    A thin line a seed, and their mean as far as all of them go: one that broke down ends where it did.
+    A thin line for each seed, and their mean over the epochs that all have: a run that broke down ends early.
     """
     from matplotlib.figure import Figure
 
@@ -105,7 +105,7 @@ def _course(axis: Axes, rows: Sequence[Row], column: str, label: str, number: in
 
 
 def shared_epochs(courses: Sequence[Mapping[float, float]]) -> list[float]:
-    """The epochs of which all have a value: traces are thinned by their length, so that two may step differently.
+    """The epochs for which all have a value: traces are thinned by length, so that two may step differently.
 
     >>> shared_epochs([{0: 0.1, 4: 0.2, 8: 0.3}, {0: 0.1, 1: 0.1, 2: 0.1, 3: 0.1, 4: 0.2}])
     [0, 4]

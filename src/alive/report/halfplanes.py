@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 UNITS, POINTS, REACH, STEPS = 3, 200, 3.0, 301
-SHADES = ("#f3d6d2", "#e9f1f7", "#cfe1ee", "#a9c9e0")  # so many units active, from none on
+SHADES = ("#f3d6d2", "#e9f1f7", "#cfe1ee", "#a9c9e0")  # by the number of active units, from 0 on
 ALIVE, DEAD = "#2f6f9f", "#b42318"
 
 
@@ -45,7 +45,7 @@ def cloud(seed: int = 4) -> Tensor:
 
 @torch.no_grad()
 def active(layer: nn.Module, x: Tensor) -> Tensor:
-    """How many units answer to each point [N]."""
+    """How many units are active for each point [N]."""
     return (layer(x) > 0).sum(1)  # type: ignore[no-any-return]
 
 

@@ -22,7 +22,7 @@ Size = tuple[int, int]
 def heat(rows: Sequence[Row], path: Path) -> None:
     """Draw a panel for training and one for test accuracy of each method: mean of the best over seeds.
 
-    The number in a cell is how many seeds train: learn MOONS, or of images clearly more than the largest class.
+    The number in a cell is how many seeds train: learn MOONS, or clearly beat the largest class of images.
     Where a method was tried at several learning rates, the better counts.
     """
     from matplotlib.figure import Figure

@@ -50,7 +50,7 @@ def activations(rows: Sequence[Row], path: Path) -> None:
 
 
 def _frame(axis: Axes, flat: NDArray[np.float32]) -> None:
-    """No direction is stretched beyond fifty times the other, nor a single place to a cloud: that shows rounding."""
+    """Stretch no axis more than fifty times the other, nor a single place to a cloud: that would show rounding."""
     low, high = flat.min(0), flat.max(0)
     least = max(float((high - low).max()) / STRETCH, SAME)
     half = np.maximum(high - low, least) * 0.55
@@ -98,7 +98,7 @@ def traces(rows: Sequence[Row], path: Path) -> None:
 
 
 def layers(rows: Sequence[Row], path: Path) -> None:
-    """Draw for each depth how far each layer is from passing its input on, in the best seed, and who is needed."""
+    """Draw for each depth how far each layer is from passing its input on, in the best seed, and which are needed."""
     from matplotlib.figure import Figure
 
     depths = sorted({row.member.depth for row in rows})

@@ -50,7 +50,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A number beside a claim: recorded or from a store; of a partial run with how many of its networks are done."""
+    """A number beside a claim: recorded or from a store; for a partial run, with how many of its networks are done."""
 
     number: Recorded
     verdict: str
@@ -127,7 +127,7 @@ class Section:
 
     @property
     def name(self) -> str:
-        """Of the experiment, and its place in the page."""
+        """The name of the experiment, and its anchor in the page."""
         return self.subject.name
 
     @property
@@ -151,7 +151,7 @@ def said(measured: Measured) -> str:
 
 
 def figures(value: float, count: int = 4) -> str:
-    """So many figures, as far as there are any, and never an exponent.
+    """At most so many significant figures, and never an exponent.
 
     >>> figures(12.51), figures(0.000123456), figures(10_000.4), figures(0.0)
     ('12.51', '0.0001235', '10,000', '0')
@@ -192,7 +192,7 @@ def anchor(item: str, claim: str) -> str:
 
 
 def book_of(sources: Sequence[Source], known: Book) -> Book:
-    """What is to be recorded: numbers of complete runs beside better ones known before, and all networks counted."""
+    """What to record: numbers of complete runs, better ones known before, and the FLOP of all networks."""
     numbers = best((*_whole(sources), *known.numbers))
     cells = (cell for each in EXPERIMENTS.values() for scale in SCALES for cell in each.cells(scale))
     works = [*works_of(cells), *(one for each in ELSEWHERE for one in each.works())]
@@ -287,6 +287,6 @@ def _stale(number: Recorded) -> bool:
 
 @cache
 def _digest(experiment: str, scale: str, architecture: str, trained_by: tuple[tuple[str, int], ...] = ()) -> str:
-    """Of one seed, which has all settings that others have; by these revisions of engines, else by those of today."""
+    """One seed's cells, as the other seeds have the same settings; at these revisions of engines, else today's."""
     cells, revisions = EXPERIMENTS[experiment].cells(scale, architecture=architecture), dict(trained_by)
     return digest(cell.at(revisions.get(cell.member.engine, cell.revision)) for cell in cells)

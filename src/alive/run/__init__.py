@@ -1,4 +1,4 @@
-"""Run experiments: plan what is left, claim it, train it, store it."""
+"""Run experiments: find what is left to do, claim it, train it, store it."""
 
 from .fleets import next_fleet
 from .local import run

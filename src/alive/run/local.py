@@ -57,14 +57,14 @@ def _run_fleets(wanted: dict[str, Cell], store: Store, threads: int, bar: Bar | 
                 if mine := _claim(store, owner, [cell for key, cell in wanted.items() if key in ahead], threads):
                     trained += _train(store, mine, threads, bar)
                 else:
-                    time.sleep(LOOK)  # the rest is in the hands of others: it ends, or they die
+                    time.sleep(LOOK)  # other processes hold the rest: they finish it, or die
         finally:
             store.release(owner)
     return trained
 
 
 def _claim(store: Store, owner: Owner, ahead: Sequence[Cell], threads: int) -> list[Cell]:
-    """A fleet of cells that nobody else has; first those nobody holds, then those of the dead."""
+    """Claim a fleet of cells: first those nobody holds, then those of dead processes."""
     held = store.claimed()
     free = [cell for cell in ahead if cell.key not in held]
     fleet = next_fleet(free or ahead, threads)
@@ -73,7 +73,7 @@ def _claim(store: Store, owner: Owner, ahead: Sequence[Cell], threads: int) -> l
 
 
 def _train(store: Store, cells: Sequence[Cell], threads: int, bar: Bar | None) -> int:
-    """Train one fleet and write the rows of those that came to their end."""
+    """Train one fleet and write the rows of those that have ended."""
     share = None if bar is None else Share(bar, cost_of(cells))
     done = train_cells(cells, threads=threads, progress=share)
     store.write(done.rows, seconds=done.seconds / len(cells))

@@ -30,7 +30,7 @@ Tell = Callable[[str, float], None]  # a cell's key, and which part of it is don
 
 
 def run_nets(cells: Sequence[Cell], store: Store, *, threads: int, bar: Bar | None) -> int:
-    """Bring every cell into the store by worker processes; returns how many rows came to it meanwhile."""
+    """Bring every cell into the store by worker processes; returns how many rows were added meanwhile."""
     wanted = {cell.key: cell for cell in cells}
     before, deaths = len(store.finished(wanted)), 0
     while ahead := [cell for key, cell in wanted.items() if key not in store.finished(wanted)]:
@@ -38,11 +38,11 @@ def run_nets(cells: Sequence[Cell], store: Store, *, threads: int, bar: Bar | No
         deaths += crew.work()
         if deaths >= DEATHS:
             raise AliveError(
-                f"{deaths} workers were killed while they trained, likely for want of memory; finished rows are kept",
+                f"{deaths} workers were killed in training, probably because memory ran out; finished rows are kept",
                 "Ask for fewer --threads, or a smaller scale, and run again",
             )
         if crew.idle:
-            time.sleep(LOOK)  # the rest is in the hands of others: it ends, or they die
+            time.sleep(LOOK)  # other processes hold the rest: they finish it, or die
     return len(wanted) - before
 
 
@@ -95,7 +95,7 @@ class _Crew:
         if any((worker.exitcode or 0) > 0 for worker in self._workers):
             raise AliveError(
                 "a worker ended with the error it printed; finished rows are kept",
-                "See to what it says, and run again",
+                "Fix what it says, and run again",
             )
         return sum((worker.exitcode or 0) < 0 for worker in self._workers)
 
@@ -131,7 +131,7 @@ def _end(workers: Sequence[BaseProcess]) -> None:
 
 
 def _worker(path: Path, cells: Sequence[Cell], parent: int, post: Any) -> None:
-    """Claim, train and write one cell after the other, until all are done or in other hands."""
+    """Claim, train and write one cell after the other, until all are done or held by others."""
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
     try:

@@ -30,14 +30,14 @@ class Owner:
     def sees_alive(self, host: str, pid: int, birth: str, beat: float) -> bool:
         """Whether a claimant still lives, as far as can be seen from here."""
         if not (isinstance(pid, int) and isinstance(beat, float) and 0 < pid < 2**31):
-            return False  # damaged on the disk: nobody's
+            return False  # damaged on the disk: held by nobody
         if host != self.host or os.name == "nt":  # Windows cannot ask after a process without disturbing it
             return abs(time.time() - beat) < STALE
         return _exists(pid) and _birth(pid) == birth
 
 
 def _host() -> str:
-    """A mark of the machine and of its process numbers, which containers may not share; hashed, as stores travel."""
+    """A mark of the machine and of its process numbers, which containers may not share; hashed: stores travel."""
     numbers = ""
     with suppress(OSError):
         numbers = os.readlink("/proc/self/ns/pid")
@@ -55,7 +55,7 @@ def _exists(pid: int) -> bool:
 
 
 def _birth(pid: int) -> str:
-    """The start time of a process since boot, with the boot; empty where the system does not tell, or it is no more."""
+    """The start time of a process since boot, with the boot; empty if that is unknown or it is gone."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         state, *after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

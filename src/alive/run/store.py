@@ -37,7 +37,7 @@ SCHEMA = (
     ) WITHOUT ROWID""",
     TABLE,
 )
-SAID = 2  # faults looked for: the first is said, and that there are more
+SAID = 2  # faults to look for: the error names the first, and says that there are more
 COPY = "Restore it from a copy, or name another file with --store"
 
 
@@ -95,7 +95,7 @@ class Store:
         return found
 
     def _read(self, cell: Cell, values: tuple[Any, ...], total: str | None) -> Row:
-        """One row; what another version wrote, or nobody, is said."""
+        """One row; refuses one that another version wrote, or that is damaged."""
         try:
             row = Row.read(cell, json.loads(values[3]), values[4])
             if fault := fault_of("cells", values, total):
@@ -127,7 +127,7 @@ class Store:
         return dict(Counter(json.loads(text)["member"]["method"] for key, text in stored if key not in but))
 
     def claim(self, keys: Sequence[str], owner: Owner) -> set[str]:
-        """Take those of the keys that are neither done nor in the hands of a living process."""
+        """Take those of the keys that are neither done nor held by a living process."""
         with self._transaction() as db:
             for held in db.execute("SELECT key, host, pid, birth, beat FROM claims").fetchall():
                 if not owner.sees_alive(*held[1:]):
@@ -141,7 +141,7 @@ class Store:
             return mine
 
     def claimed(self) -> set[str]:
-        """Keys in the hands of some process."""
+        """Keys held by some process."""
         with self._guarded():
             return {key for (key,) in self._db.execute("SELECT key FROM claims")}
 
@@ -215,7 +215,7 @@ class Store:
         if create and self._mark() == (0, 0, 0):
             self._patiently("PRAGMA journal_mode = WAL")
             with self._transaction() as db:
-                if self._mark() == (0, 0, 0):  # nobody was quicker
+                if self._mark() == (0, 0, 0):  # no other process did it first
                     for statement in SCHEMA:
                         db.execute(statement)
                     db.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -305,7 +305,7 @@ def _worded(path: Path, error: sqlite3.Error) -> AliveError:
     if code.startswith("SQLITE_FULL"):
         return AliveError(f"no room left to write {path}; all finished rows are safe", "Free some disk and run again")
     if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")) or "no such" in str(error) or "decode" in str(error):
-        return AliveError(f"{path} is no store of alive, or is damaged ({said})", COPY)
+        return AliveError(f"{path} is not a store of alive, or is damaged ({said})", COPY)
     if code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR", "SQLITE_PERM")):
         return AliveError(f"cannot write {path}: {said}", "Choose a folder that exists and can be written")
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):

@@ -13,7 +13,7 @@ from ..train.fleet import FleetProgress
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Worked:
-    """Rows of the networks that came to their end, the seconds of all, and whether Ctrl-C came."""
+    """Rows of the networks that have ended, the seconds of all, and whether Ctrl-C came."""
 
     rows: list[Row]
     seconds: float
@@ -21,7 +21,7 @@ class Worked:
 
 
 def train_cells(cells: Sequence[Cell], *, threads: int = 1, progress: FleetProgress | None = None) -> Worked:
-    """Train them by their engine, as many at once as it can on so many threads; a want of memory is said plainly."""
+    """Train them by their engine, as many at once as it can on so many threads; says so if memory runs out."""
     engine = cells[0].engine
     if old := next((cell for cell in cells if cell.revision != engine.revision), None):
         raise AliveError(

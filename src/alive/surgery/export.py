@@ -182,7 +182,7 @@ def _written(write: Callable[[nn.Module, Tensor], bytes], model: nn.Module, batc
 
 
 def _read_back(read: Callable[[bytes], Runner], data: bytes, batches: tuple[Tensor, ...]) -> list[Tensor]:
-    """What the file says to the batches."""
+    """What the written network returns for the batches."""
     try:
         run = read(data)
         with torch.no_grad():

@@ -24,13 +24,13 @@ from .reading import copied, evaluating, graph_of, largest_difference, named, ou
 SAID = 5  # blocks an error names
 ASKS = ("__get__", "dim", "size", "numel", "stride", "is_contiguous")  # questions that read no values; .shape is a get
 NEEDS_EXAMPLE = "merge_batch_norm needs an example, or batches to refresh from, to see what feeds what"
-POINTS = 64  # of a tensor to refresh from that serve as the example
+POINTS = 64  # points that serve as the example, of a tensor to refresh from
 MERGEABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A plain network and how it came about.
+    """A plain network and how it was made.
 
     model       the plain network, a copy
     blocks      paths of the gates that are gone and of the Dirac layers that were written out
@@ -98,7 +98,7 @@ def fold(
     if refresh is not None:
         refresh_batch_norm_(plain, refresh, arguments=_arguments(example))
     if merge_batch_norm:
-        _merge_batch_norm_(plain.eval(), example)
+        merge_batch_norm_(plain.eval(), example)
     difference = None
     if example is not None:
         with evaluating(model, plain):
@@ -247,7 +247,7 @@ def _alone(node: fx.Node, module: nn.Module) -> bool:
     return fresh or all(_alone(source, module) for source in node.all_input_nodes)
 
 
-def _merge_batch_norm_(model: nn.Module, example: Any) -> None:
+def merge_batch_norm_(model: nn.Module, example: Any) -> None:
     """Write each batch norm into the convolution or dense layer whose only reader it is."""
     flow = _Flow(model)
     with evaluating(model), flow:

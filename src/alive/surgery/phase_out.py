@@ -109,7 +109,7 @@ def phase_out(
 
 
 class _Ruler(nn.Module):
-    """Stands where a gate will: adds, and learns the shape."""
+    """Stands in for a gate: adds, and notes the shape."""
 
     def __init__(self, path: str, units: tuple[int, int] | None, unit_axis: int | None = None) -> None:
         super().__init__()

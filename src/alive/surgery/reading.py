@@ -158,7 +158,7 @@ def replace_module(model: nn.Module, old: nn.Module, new: nn.Module) -> nn.Modul
 
 
 def mentions_addition(module: nn.Module) -> bool:
-    """Whether the source of a class adds anything outside __init__; a source that cannot be had is taken to."""
+    """Whether the source of a class adds anything outside __init__; if there is no source, it is assumed to."""
     try:
         sources = [inspect.getsource(kind) for kind in type(module).__mro__ if issubclass(kind, nn.Module)]
     except (OSError, TypeError):
@@ -205,7 +205,7 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
 
 
 def outputs(model: nn.Module, example: Any) -> Any:
-    """What the model says to an example: a tensor, a tuple of arguments, or a dict of named ones.
+    """What the model returns for an example: a tensor, a tuple of arguments, or a dict of named ones.
 
     It is given a copy, which it may change in place.
     """

@@ -36,7 +36,7 @@ class Batch:
 
     @property
     def doubtful(self) -> bool:
-        """Whether it cannot be said what a point is."""
+        """Whether it is unknown what a point is."""
         return len(self._storages) > 1 and len(self._alone) > 0
 
 

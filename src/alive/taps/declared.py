@@ -70,7 +70,7 @@ def declared(unit_axes: Mapping[str, int], name: str, z: Tensor, found: Layout, 
     if not -z.ndim <= axis < z.ndim:
         raise AliveError(
             f"unit_axes has axis {axis} for {name}, whose pre-activations are of shape {list(z.shape)}",
-            f"Say an axis from {-z.ndim} to {z.ndim - 1}",
+            f"Give an axis from {-z.ndim} to {z.ndim - 1}",
         )
     own = axis % z.ndim
     grid = found.place

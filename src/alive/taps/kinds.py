@@ -30,10 +30,11 @@ class Seen(NamedTuple):
 
 
 Reader = Callable[..., Seen | None]
+RELU = Activation("relu")
 
 
 def _relu(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, Activation("relu"), inplace)
+    return Seen(input, RELU, inplace)
 
 
 def _leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Seen:

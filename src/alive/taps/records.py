@@ -46,13 +46,17 @@ def label(name: str, made_by: str, activation: str) -> str:
 
 
 class Call(NamedTuple):
-    """An activation about to happen: where, on what, in a batch of how many points, whether in place, and how."""
+    """An activation about to happen: where, on what, in a batch of how many points, whether in place, and how.
+
+    One that is only shown happens by itself: what the watcher returns for it is not looked at.
+    """
 
     tap: Tap
     z: Tensor
     points: int
     inplace: bool
     activate: Callable[[], Any]
+    is_shown: bool = False
 
 
 class Watcher(Protocol):
@@ -65,7 +69,7 @@ class Watcher(Protocol):
         """Look at the call and carry it out; returns what the activation returns."""
 
     def end(self, output: Any) -> None:
-        """The outermost forward pass has ended; output is None when it failed, of which `Taps.failed` tells."""
+        """The outermost forward pass has ended; output is None when it failed (see `Taps.failed`)."""
 
 
 class Place(NamedTuple):

@@ -28,8 +28,9 @@ from ..provenance import Layout, Owners, Tracker, count, enter, read, tensors
 from ..torch_private import FakeTensor, forget_forward_hook, forward_hooks_of, module_call
 from .batch import Batch, shapes_of
 from .book import ANY, Book, Entry
+from .closed import Closed
 from .declared import Output, declared, expect_outputs
-from .kinds import DECLARED, LEARNED, MASKS, PLAIN, READERS, UNIT_AXIS, Masks, Seen, is_pre_activation
+from .kinds import DECLARED, LEARNED, MASKS, PLAIN, READERS, RELU, UNIT_AXIS, Masks, Seen, is_pre_activation
 from .lines import line_of_call
 from .models import bare, expect_declared, expect_no_replica, named_modules, tell_hidden
 from .records import Call, Place, Tap, Unseen, Watcher, label
@@ -44,6 +45,8 @@ class Taps:
     `convs.14 → relu`; `unit_axes` overrides, by name or pattern, the axis the units lie on; `activations` declares
     modules of the user's own as one-sided, `outputs` what modules return that cannot be followed. One pass at a time:
     calls from a second thread are refused.
+
+    A watcher that only looks (`only_looks`) may be shown activations that happen by themselves (`Call.is_shown`).
     """
 
     def __init__(
@@ -89,12 +92,15 @@ class Taps:
         self._masks = Masks()
         self._crossed: list[tuple[str, int, Entry, bool]] = []  # calls of this pass; sure, if nothing but a layer
         self._deaf = 0
+        self._quick = False  # whether this pass is seen by the hooks on its activations alone
+        self._shown: dict[tuple[str, int], tuple[torch.Size, torch.dtype, Tap]] = {}  # what such passes met, by call
         self._mode = _Mode(self)
         self._warned: set[str] = set()
         tell_hidden(root, self._asked_for)
         one_sided = {kind: known for added in (*DECLARED.values(), activations or {}) for kind, known in added.items()}
         places = {m: Place.of(path, m, one_sided, outputs or {}) for path, m in named_modules(root)}
         hooked = {m: at for m, at in places.items() if m is root or at.activation or at.output or type(m) not in PLAIN}
+        self._closed = Closed(root, hooked)
         self._handles = [handle for module, place in hooked.items() for handle in self._hook(module, place)]
 
     def _hook(self, module: nn.Module, place: Place) -> Iterator[RemovableHandle]:
@@ -163,6 +169,22 @@ class Taps:
                 self._see(z, place.activation, inplace=False, activate=lambda: None)
             self._deaf += 1
 
+    def _show(self, place: Place, module: nn.Module, z: Any) -> None:
+        """Show the watcher what a module of a quick pass gets, if it is an activation; as `_see` does, where known."""
+        if type(module) is not nn.ReLU:
+            return
+        path = place.path
+        number = self._calls[path] = self._calls.get(path, 0) + 1
+        known = self._shown.get((path, number))
+        if known is not None and type(z) is Tensor and known[0] == z.shape and known[1] is z.dtype:
+            self.watcher.watch(Call(known[2], z, self._points, False, _idle, True))
+        elif is_pre_activation(z):
+            entry = self._looked_up(path, number, z)
+            self._watched(entry, z, RELU, False, _idle, is_shown=True)
+            if entry.layout is not None and not self._layers and not self.book.asked_again:
+                layout = declared(self._unit_axes, entry.name, z, entry.layout, self._warn)
+                self._shown[path, number] = (z.shape, z.dtype, Tap(entry.name, RELU, layout, entry.where))
+
     def _begin(self, place: Place, module: nn.Module, inputs: tuple[Any, Any]) -> None:
         self._inside = f"{place.path}.".lstrip(".")
         self._deaf, self._sizes = 0, None
@@ -174,8 +196,19 @@ class Taps:
             self._thread, self._handled = get_ident(), sys.exc_info()[1]
             self._masks.clear()
         self._follow(inputs, compiling)
-        self._mode.__enter__()
+        self._quick = not compiling and self._is_quick(inputs)
+        if self._quick:
+            self._trace = ANY
+        else:
+            self._shown.clear()
+            self._mode.__enter__()
         self.watcher.begin()
+
+    def _is_quick(self, inputs: tuple[Any, Any]) -> bool:
+        """Whether hooks see all there is to see in this pass, which is understood from those before it."""
+        if not getattr(self.watcher, "only_looks", False) or self._tracker is not None:
+            return False
+        return self._sizes is None and self._batch is None and self._closed.holds(inputs)
 
     def _follow(self, inputs: tuple[Any, Any], compiling: bool) -> None:
         """Decide how this pass is to be understood: followed, looked up, or by sizes alone."""
@@ -224,7 +257,9 @@ class Taps:
         self.failed, self._handled, self._outermost = failed, None, None
         self._running.clear()
         if not self._elsewhere():
-            self._mode.__exit__(None, None, None)
+            if not self._quick:
+                self._mode.__exit__(None, None, None)
+            self._quick = False
             if self._tracker is not None and not failed:
                 with self._tracker.quiet():
                     self._note_paths(output)
@@ -281,7 +316,7 @@ class Taps:
         return y
 
     def _of_points(self, seen: Seen) -> Seen:
-        """Of two tensors that may be the pre-activations, the one that points have a part in."""
+        """Of two tensors that may be the pre-activations, the one that depends on points."""
         if self._tracker is None or seen.other is None:
             return seen
         with self._tracker.quiet():
@@ -289,9 +324,15 @@ class Taps:
         return seen._replace(z=seen.other) if constant else seen
 
     def _watched(
-        self, entry: Entry, z: Tensor, activation: Activation, inplace: bool, activate: Callable[[], Any]
+        self,
+        entry: Entry,
+        z: Tensor,
+        activation: Activation,
+        inplace: bool,
+        activate: Callable[[], Any],
+        is_shown: bool = False,
     ) -> Any:
-        """Carry an activation out, under the watcher's eyes if it is a layer that was asked for."""
+        """Carry an activation out; the watcher sees it if it is a layer that was asked for."""
         if entry.layout is None:
             return activate()
         layout = entry.layout
@@ -303,12 +344,12 @@ class Taps:
         tap = Tap(entry.name, activation, layout, entry.where)
         self._deaf += 1  # what the watcher computes is not the model's
         try:
-            return self.watcher.watch(Call(tap, z, self._points, inplace, activate))
+            return self.watcher.watch(Call(tap, z, self._points, inplace, activate, is_shown))
         finally:
             self._deaf -= 1
 
     def _cross(self, y: Any, owners: Owners, key: tuple[str, int, Entry, bool]) -> None:
-        """The activation's result is its input's owners', and lies behind it."""
+        """The activation's result has the owners of its input, and lies behind it."""
         assert self._tracker is not None
         if isinstance(y, Tensor) and y.ndim == owners.point.ndim:
             bit = 1 << len(self._crossed)
@@ -437,12 +478,18 @@ class _Hook:
 
 class _Enter(_Hook):
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self.taps._enter(self.place, module, args, kwargs)
+        taps = self.taps
+        if taps._quick and module is not taps._outermost and taps._thread == get_ident():
+            taps._show(self.place, module, args[0])
+        else:
+            taps._enter(self.place, module, args, kwargs)
 
 
 class _Leave(_Hook):
     def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        self.taps._leave(self.place, output)
+        taps = self.taps
+        if not taps._quick or module is taps._outermost or taps._thread != get_ident():
+            taps._leave(self.place, output)
 
 
 def _has_values(t: Tensor) -> bool:

@@ -14,7 +14,7 @@ from ..errors import expect, near
 from ..functional.signals import has_merged
 from ..nn import RectangularConv, initialise_
 from ..nn.rectangular import NORM_EPS
-from .lanes import DRAWERS, Drawn
+from .drawn import DRAWERS, Drawn
 
 NUMBERS = 4_000_000  # pre-activations held at once
 
@@ -100,7 +100,7 @@ def birth(
     kind = _Kind(depth, width, init, batch_norm)
     run = _dense_runs if x.ndim == 2 else _convolutional_runs
     start = float(_spread(x.unsqueeze(0)))
-    counted = [_count(levels, lanes, len(x)) for lanes, levels in run(x, kind, draws, generator)]
+    counted = [_count(levels, networks, len(x)) for networks, levels in run(x, kind, draws, generator)]
     dead_units, layers_off, dead_share, spread = (
         torch.cat(parts) for parts in zip(*counted, strict=True)
     )  # [draws, L]
@@ -134,9 +134,9 @@ def _dense_runs(
     fans = [(kind.width, kind.width if level else x.shape[1]) for level in range(kind.depth)]
     at_once = max(1, NUMBERS // (len(x) * max(fans[0])))
     for start in range(0, draws, at_once):
-        lanes = min(at_once, draws - start)
-        drawn = DRAWERS[kind.init](fans, lanes, x.dtype, generator)
-        yield lanes, _dense(x, drawn, batch_norm=kind.batch_norm)
+        networks = min(at_once, draws - start)
+        drawn = DRAWERS[kind.init](fans, networks, x.dtype, generator)
+        yield networks, _dense(x, drawn, batch_norm=kind.batch_norm)
 
 
 def _convolutional_runs(
@@ -152,9 +152,9 @@ def _convolutional_runs(
         yield 1, _convolutional(network, x)
 
 
-def _count(levels: Iterator[Tensor], lanes: int, points: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _count(levels: Iterator[Tensor], networks: int, points: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """By draw and layer: the share of dead units, whether all are, the share of points dead so far, and the spread."""
-    gone = torch.zeros(lanes, points, dtype=torch.bool)
+    gone = torch.zeros(networks, points, dtype=torch.bool)
     units, shares, spreads = [], [], []
     for z in levels:  # [F, N, C, positions]
         top = z.amax(3)

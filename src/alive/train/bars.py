@@ -1,4 +1,4 @@
-"""How long work shows its progress: a bar on a terminal, a line a minute anywhere else."""
+"""Progress of long work: a bar on a terminal, a line a minute anywhere else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Lines(Progress):
         self._said = self.get_time()
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """Take the news, and say it if a minute has passed."""
+        """Take an update, and print it if a minute has passed."""
         super().update(task_id, **changes)
         if self.get_time() - self._said < EVERY:
             return

@@ -1,4 +1,4 @@
-"""One file from which a run goes on to the bit: tensors and their story in safetensors, never a pickle."""
+"""One file from which a run resumes to the bit: tensors and a JSON header in safetensors, never a pickle."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn, optim
 from ..data.unpickled import load_tensors
 from ..errors import AliveError
 from ..files import write_atomically
+from ..surgery.shrink.saving import KEY, resized
 
 FORMAT = 1
 
@@ -35,7 +36,7 @@ def capture(model: nn.Module, optimiser: optim.Optimizer, about: dict[str, Any])
     strange = [name for name, value in state.items() if not isinstance(value, Tensor)]
     if strange:
         raise AliveError(
-            f"the model's state {strange[0]!r} is no tensor and cannot be kept in a checkpoint",
+            f"the model's state {strange[0]!r} is not a tensor and cannot be kept in a checkpoint",
             "Let the module give its extra state as a tensor, or train without a checkpoint",
         )
     names = _optimised(model, optimiser)
@@ -92,10 +93,14 @@ def load(path: str | PathLike[str]) -> Checkpoint:
 def load_weights(model: nn.Module, path: str | PathLike[str]) -> str:
     """Put weights into a model of the same architecture; returns in words what was unwrapped, "" if nothing.
 
-    Taken are a checkpoint, a .safetensors state dict, and what torch.save wrote: a state dict, alone or as the entry
-    "state_dict", "model_state_dict" or "model" of a mapping. Prefixes that wrappers add to every name are dropped.
+    Taken are a checkpoint, a .safetensors state dict, what `alive shrink` wrote (the model is then cut to size), and
+    what torch.save wrote: a state dict, alone or as the entry "state_dict", "model_state_dict" or "model" of a mapping.
+    Prefixes that wrappers add to every name are dropped.
     """
     path = Path(path)
+    if path.is_file() and not _is_of_torch(path) and KEY in (header := _read(path, what="file", cure=SAVE)[0]):
+        resized(model, header[KEY], _read(path)[1])
+        return "cut to size, as alive shrink wrote it"
     wanted = model.state_dict()
     kept, notes = _unwrapped(path, *_weights(path), wanted)
     _expect_same_architecture(kept, wanted, WEIGHTS)
@@ -167,7 +172,7 @@ def _read(
 
 def _parse(path: Path, header: dict[str, str], tensors: dict[str, Tensor]) -> Checkpoint:
     if not {"alive", "format", "sum"} <= header.keys():
-        raise AliveError(f"{path} holds tensors but is no checkpoint of a training run", "Correct the path")
+        raise AliveError(f"{path} holds tensors but is not a checkpoint of a training run", "Correct the path")
     if header["format"] != str(FORMAT):
         raise AliveError(
             f"{path} has checkpoint format {header['format']}, expected {FORMAT}",
@@ -205,7 +210,7 @@ def checksum(*parts: Tensor | str) -> int:
 
 
 def _sum(tensors: dict[str, Tensor], about: str) -> str:
-    """Covers names, numbers and story: safetensors itself would not notice a changed number."""
+    """Covers names, numbers and header: safetensors itself would not notice a changed number."""
     return str(checksum(about, *(part for name in sorted(tensors) for part in (name, tensors[name]))))
 
 

@@ -39,12 +39,12 @@ class Train(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Who trains a network.
+    """What trains networks.
 
     revision   to be raised with any change after which the same settings give other numbers: it is part of the keys of
-               cells, so that rows of the engine before are not taken for rows of this one
+               cells, so that rows of an earlier revision are not taken for rows of this one
     together   whether one call trains many networks on several threads; else each is best given a process
-    restore    makes the network from what was kept of it, where something is
+    restore    rebuilds a network from its stored weights, if they are kept
     """
 
     name: str

@@ -29,7 +29,7 @@ class Logger(Protocol):
 
 
 class Progress(Logger, Protocol):
-    """A logger that is told how far the way is."""
+    """A logger that is told how many epochs there are."""
 
     def start(self, epochs: int, done: int) -> None:
         """The run will have `epochs`, of which `done` are behind it."""
@@ -54,7 +54,7 @@ class CsvLogger:
         self._before(0)
 
     def row(self, row: Epoch) -> None:
-        """Write one line and see that it leaves the program."""
+        """Write one line and flush it."""
         values = row.columns().values()
         line = ",".join("" if value is None else repr(value) for value in values) + "\n"
         try:
@@ -84,7 +84,7 @@ class CsvLogger:
         except OSError as error:
             raise AliveError(f"cannot read {self.path}: {error.strerror}", "Choose another path for the log") from None
         if lines and lines[0] not in HEADERS.values():
-            raise AliveError(f"{self.path} exists and is no log of a training run", "Choose another path for the log")
+            raise AliveError(f"{self.path} exists and is not a log of training", "Choose another path for the log")
         if lines and score is not None and lines[0] != HEADERS[score]:
             return ""
         whole = [line for line in lines[1:] if line.endswith("\n") and line.split(",")[0].isdigit()]

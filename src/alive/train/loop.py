@@ -1,13 +1,13 @@
-"""Train one network on one data set. Given the model, the data and the settings, every number is decided."""
+"""Train one network on one data set. Model, data and settings decide every number."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from os import PathLike
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from .losses import Loss, tensor_of
 from .points import Points, first
 from .ranks import ALONE, Ranks
 from .result import Epoch, Result
-from .saver import Place, Saver, sole
+from .saver import Saver, Standing, sole
 from .settings import OPTIMISERS, Settings, groups
 from .task import CLASSES, POINTS_AT_ONCE, Task, accuracy, logits_of, task_of
 
@@ -38,7 +38,7 @@ class Keeper(Protocol):
         """The penalty of the forward pass just made, a scalar to add to the loss."""
 
     def set_progress(self, fraction: float) -> None:
-        """Tell which part of all steps is done, from 0 to 1."""
+        """Say which share of all steps is done, from 0 to 1."""
 
 
 @runtime_checkable
@@ -53,6 +53,17 @@ class Mover(Keeper, Protocol):
 
     def after_step(self) -> None:
         """The optimiser has made its step; the gradients are still there."""
+
+
+@runtime_checkable
+class Remembering(Keeper, Protocol):
+    """A keeper with a memory of its own beside the model: plain numbers, which checkpoints hold."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next step depends on, as JSON holds it."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
 
 
 def train(
@@ -101,7 +112,9 @@ def train(
         if task.name != CLASSES.name:
             identity["loss"] = task.name
         at_end.enter_context(sole(checkpoint if ranks.is_main else None))
-        saver = Saver(checkpoint, (model, run.optimiser), identity=identity, every=checkpoint_every, ranks=ranks)
+        memory = keep if isinstance(keep, Remembering) else None
+        parts = (model, run.optimiser)
+        saver = Saver(checkpoint, parts, identity=identity, every=checkpoint_every, ranks=ranks, memory=memory)
         place = saver.begin(resume=resume)
         if progress is not None:
             progress.start(settings.epochs, len(place.rows))
@@ -119,7 +132,7 @@ def train(
 
 
 class _Run:
-    """The parts of a run that stay, and one step, one epoch of it."""
+    """What stays the same during a run, and one step and one epoch of it."""
 
     def __init__(
         self, model: nn.Module, data: Data, task: Task, settings: Settings, keep: Keeper | None, ranks: Ranks
@@ -137,8 +150,8 @@ class _Run:
         if settings.channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def epoch(self, place: Place, saver: Saver) -> str | None:
-        """Go from where the epoch stands to its end, and add its row; or say why that was not possible."""
+    def epoch(self, place: Standing, saver: Saver) -> str | None:
+        """Finish the epoch from where it stands and add its row; or return why it stopped."""
         set_epoch(self.model, place.epoch)
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * self.settings.schedule(place.epoch, self.settings.epochs)
@@ -157,14 +170,14 @@ class _Run:
             order = torch.randperm(count, generator=_chance(self.settings.seed, epoch))
         return torch.split(order, self.settings.batch_size or count)
 
-    def _batch(self, numbers: Tensor, place: Place) -> tuple[Inputs, Tensor]:
+    def _batch(self, numbers: Tensor, place: Standing) -> tuple[Inputs, Tensor]:
         """The points of a step; how images are changed follows from seed, epoch and step."""
         if self.settings.augment is None:
             return self.points.batch(numbers)
         chance = _chance(self.settings.seed, place.epoch, place.step)
         return self.points.batch(numbers, change=lambda images: self.settings.augment(images, chance))  # type: ignore[misc]
 
-    def _step(self, numbers: Tensor, place: Place) -> str | None:
+    def _step(self, numbers: Tensor, place: Standing) -> str | None:
         """One step downhill; a loss that is not finite is named and does not touch the weights."""
         inputs, all_y = self._batch(numbers, place)
         y = self.ranks.shard(all_y)
@@ -193,12 +206,12 @@ class _Run:
         penalty = "" if self.keep is None else ", a smaller penalty"
         return f"{fault}. Try an lr below {self.settings.lr}{penalty} or another initialiser."
 
-    def _progress(self, place: Place) -> float:
+    def _progress(self, place: Standing) -> float:
         count = len(self.points.train_y)
         steps = math.ceil(count / (self.settings.batch_size or count))
         return (place.epoch * steps + place.step) / (self.settings.epochs * steps)
 
-    def _measure(self, place: Place) -> str | None:
+    def _measure(self, place: Standing) -> str | None:
         """Add the row of a finished epoch, with the scores of the network as it now is."""
         whole = self.points.parts[self.settings.running :]
         sums = [self.ranks.total(each) for each in self._sums(whole)]
@@ -216,7 +229,7 @@ class _Run:
 
     @torch.no_grad()
     def _sums(self, whole: list[tuple[Inputs, Tensor]]) -> list[Tensor]:
-        """What the score adds up over this rank's part of each set; classes of points in as few passes as can be."""
+        """The score's sums over this rank's part of each set; with one label a point, in as few passes as possible."""
         parts = [(tuple(map(self.ranks.shard, inputs)), self.ranks.shard(y)) for inputs, y in whole]
         if self.task.name == CLASSES.name and all(len(inputs) == 1 for inputs, _ in parts):
             logits = logits_of(self.model, *(inputs[0] for inputs, _ in parts), read=self.points.read)

@@ -15,7 +15,7 @@ Loss = Callable[[Any, Tensor], Tensor]  # output of the model, targets: a scalar
 
 
 def tensor_of(output: Any) -> Tensor:
-    """What a model answers: the tensor itself, `logits` of what has such, else the first tensor of floats.
+    """What a model answers: the tensor itself, the output's `logits` if it has them, else its first tensor of floats.
 
     >>> import torch
     >>> tensor_of({"hidden": torch.zeros(2), "logits": torch.ones(2)})
@@ -46,7 +46,7 @@ def unclear(output: Any) -> str:
 
 
 def cross_entropy(output: Any, targets: Tensor) -> Tensor:
-    """Of logits [N, classes] for labels [N]; of [N, T, classes] or [N, classes, T] for labels [N, T], -100 left out.
+    """Cross-entropy: logits [N, classes] for labels [N]; [N, T, classes] or [N, classes, T] for [N, T], -100 left out.
 
     >>> import torch
     >>> cross_entropy(torch.zeros(2, 3, 5), torch.tensor([[0, 4, -100], [1, -100, -100]]))
@@ -62,7 +62,7 @@ def cross_entropy(output: Any, targets: Tensor) -> Tensor:
 
 
 def binary_cross_entropy(output: Any, targets: Tensor) -> Tensor:
-    """Of one logit for each target, which is 0, 1, or a share between.
+    """Binary cross-entropy of one logit for each target, which is 0, 1, or between.
 
     >>> import torch
     >>> binary_cross_entropy(torch.zeros(2, 3), torch.tensor([[0, 1, 1], [0, 0, 1]]))

@@ -15,6 +15,7 @@ from ..diagnosis import Census, census
 from ..errors import expect, near
 from ..nn.zoo import ZOO, Option, make
 from ..penalties import attached
+from ..penalties.multipliers import AUTO, WEIGHT
 from ..penalties.van import VANController
 from .log import Progress
 from .loop import Keeper, train
@@ -24,7 +25,8 @@ from .settings import Settings, reals, whole
 HEALTH_POINTS = 1000  # training points of the census at the end
 POINTS = 60_000  # of a data set whose size is not told, for the cost
 HEALTH = ("dead_units", "linear_units", "dead_points")
-CURVES = ("epoch", "loss", "penalty", "train_accuracy", "test_accuracy")
+CURVES = ("epoch", "loss", "penalty")
+EARLIER = (("aggregate", "sumsq"), ("weight", 1e-4))  # what a penalty was by default
 Options = tuple[tuple[str, Option], ...]  # keywords and their values: a record that can be hashed
 
 
@@ -97,6 +99,8 @@ class Net:
             del training[name]
         for name in ("options", "separation", "gate"):
             record[name] = None if record[name] is None else dict(record[name])
+        if record["separation"] is not None:
+            record["separation"] = _told(record["separation"])
         return record | {"training": training | reals(training, "lr", "weight_decay")}
 
     def cost(self, points: int | None = None) -> float:
@@ -129,19 +133,40 @@ class NetResult:
             return None
         found = self.health
         counts = (0, 0, 0) if found is None else (found.units.dead, found.units.linear, found.points.dead)
-        return EpochHealth(**self.result.last.columns(), **dict(zip(HEALTH, counts, strict=True)))
+        end = self.result.last
+        return EpochHealth(end.epoch, end.loss, end.penalty, end.train or 0.0, end.test, *counts)
 
     @property
     def curves(self) -> dict[str, list[float]]:
         """Every epoch by the names of its columns; for gates also their residual."""
         rows = self.result.rows
         gates = {"residual": list(self.residuals[: len(rows)])} if self.residuals else {}
-        return {name: [getattr(row, name) or 0.0 for row in rows] for name in CURVES} | gates
+        scores = {
+            "train_accuracy": [row.train or 0.0 for row in rows],
+            "test_accuracy": [row.test or 0.0 for row in rows],
+        }
+        return {name: [getattr(row, name) for row in rows] for name in CURVES} | scores | gates
 
     @property
     def kept(self) -> tuple[bytes, int]:
         """Nothing: networks of the loop are not kept."""
         return b"", 0
+
+
+def _told(separation: dict[str, Option]) -> dict[str, Option]:
+    """The keywords of a penalty as rows are known by: those of ours with its defaults.
+
+    Rows from before "meansq" was the default are sums of squares at 1e-4 where they tell nothing else; so these two
+    stay untold.
+    """
+    if separation.get("penalty", "jumpstart") != "jumpstart":
+        return separation
+    told: dict[str, Option] = {"weight": WEIGHT, "aggregate": "meansq", **separation}
+    if told["weight"] == "auto":
+        told |= {f"auto_{name}": value for name, value in AUTO.items()}
+    if told["aggregate"] != "sumsq":
+        return told
+    return {name: value for name, value in told.items() if (name, value) not in EARLIER}
 
 
 def build(net: Net, data: Data) -> nn.Module:

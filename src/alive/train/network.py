@@ -59,7 +59,7 @@ class Outcome(Protocol):
 
     @property
     def best(self) -> Best:
-        """The best accuracies, train and test each for itself."""
+        """The best accuracies, train and test separately."""
 
     @property
     def last(self) -> EpochHealth | None:

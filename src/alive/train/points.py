@@ -47,7 +47,7 @@ class Points:
         return ready.contiguous(**self._layout) if self._layout else ready
 
     def answer(self, model: nn.Module, inputs: Inputs) -> Any:
-        """What the model makes of a batch; one that cannot read it is told so with the shapes."""
+        """What the model makes of a batch; a failure is reported with the shapes."""
         try:
             return model(**dict(zip(self._data.names, inputs, strict=True))) if self._data.names else model(*inputs)
         except Exception as error:

@@ -107,9 +107,10 @@ ALONE = Ranks()
 
 @contextmanager
 def joined(*, patience: timedelta = PATIENCE) -> Iterator[Ranks]:
-    """The ranks torchrun has started, gloo between CPUs and nccl between GPUs; without torchrun this process alone.
+    """The ranks torchrun has started; without torchrun this process alone.
 
-    A rank that fails leaves the group at once, so that the others fail as well instead of waiting.
+    CPUs talk through gloo. The path for GPUs, through nccl, is written but has never been run. A rank that fails
+    leaves the group at once, so that the others fail as well instead of waiting.
 
     >>> with joined() as ranks:
     ...     ranks.world
@@ -154,5 +155,5 @@ def _expect_whole_norms(model: nn.Module) -> None:
         if isinstance(module, BatchNorm) and not isinstance(module, nn.SyncBatchNorm):
             raise AliveError(
                 f"{path} is a {type(module).__name__} and would see only one rank's part of the batch",
-                "Train without batch norm, on one rank, or on GPUs with nn.SyncBatchNorm.convert_sync_batchnorm(model)",
+                "Train without batch norm, or on one rank",
             )

@@ -87,7 +87,7 @@ class EpochHealth:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best scores over all epochs, train and test each for itself, as papers 001 and 004 report.
+    """The best scores over all epochs, train and test separately, as papers 001 and 004 report.
 
     The largest accuracy or R², the smallest loss.
     """

@@ -7,13 +7,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from torch import nn, optim
 
@@ -30,7 +30,7 @@ except ImportError:  # Windows
 
 
 @dataclass(slots=True)
-class Place:
+class Standing:
     """Where a run stands between two steps; `loss`, `penalty`, `right` are sums over the points so far of an epoch."""
 
     epoch: int = 0
@@ -92,6 +92,16 @@ def sole(path: str | PathLike[str] | None) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
+class Memory(Protocol):
+    """What remembers something beside model and optimiser, as plain numbers."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it, as JSON holds it."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+
+
 class Saver:
     """Keeps the checkpoint of one run up to date; without a path it does nothing.
 
@@ -107,16 +117,18 @@ class Saver:
         identity: dict[str, Any],
         every: float,
         ranks: Ranks = ALONE,
+        memory: Memory | None = None,
     ) -> None:
         expect([(every >= 0, f"checkpoint_every must be at least 0 seconds, got {every}")])
         self.path = None if path is None else Path(path)
         self.parts, self.identity, self.every, self.ranks = parts, identity, every, ranks
+        self.memory = memory
         self.asked = False
         self._handler: Any = None
         self._begun = self._saved = time.monotonic()
         self._before = 0.0
 
-    def begin(self, *, resume: bool) -> Place:
+    def begin(self, *, resume: bool) -> Standing:
         """Start afresh or from the file, and write it at once: what would stop a later write must stop this one."""
         place = self._resume() if resume else self._start()
         self._before = place.seconds
@@ -128,7 +140,7 @@ class Saver:
         """Time spent on this run, before it was resumed too."""
         return self._before + time.monotonic() - self._begun
 
-    def between_steps(self, place: Place) -> None:
+    def between_steps(self, place: Standing) -> None:
         """Save if it is time; save and stop if Ctrl-C was pressed."""
         if self.path is None:
             return
@@ -139,31 +151,48 @@ class Saver:
         if time.monotonic() - self._saved >= self.every:
             self.save(place)
 
-    def save(self, place: Place) -> None:
+    def save(self, place: Standing) -> None:
         """Write the checkpoint now."""
         place.seconds = self.seconds
         if self.path is not None and self.ranks.is_main:
-            checkpoint.save(checkpoint.capture(*self.parts, self.identity | {"place": place.told()}), self.path)
+            about = self.identity | {"place": place.told()} | self._remembered()
+            checkpoint.save(checkpoint.capture(*self.parts, about), self.path)
             self._saved = time.monotonic()
 
-    def _start(self) -> Place:
+    def _remembered(self) -> dict[str, Any]:
+        """What the memory holds, which must be plain numbers."""
+        if self.memory is None:
+            return {}
+        state = self.memory.state_dict()
+        try:
+            json.dumps(state)
+        except (TypeError, ValueError):
+            raise AliveError(
+                f"the state of {type(self.memory).__name__} cannot be kept in a checkpoint",
+                "Let state_dict() give numbers, texts, lists and dicts, or train without a checkpoint",
+            ) from None
+        return {"memory": state}
+
+    def _start(self) -> Standing:
         if self.path is not None and self.ranks.is_main:
             expect_writable(self.path)
             if self.path.exists():
                 raise AliveError(
                     f"{self.path} exists already and would be lost", "Resume from it, remove it, or choose another path"
                 )
-        return Place()
+        return Standing()
 
-    def _resume(self) -> Place:
+    def _resume(self) -> Standing:
         if self.path is None:
             raise AliveError("there is nothing to resume from", "Give the path of a checkpoint")
         kept = checkpoint.load(self.path)
         try:
             _expect_same_run(kept.about, self.identity)
             checkpoint.restore(kept, *self.parts)
+            if self.memory is not None and "memory" in kept.about:  # which earlier versions had no need of
+                self.memory.load_state_dict(kept.about["memory"])
             place = kept.about["place"]
-            return Place(**place | {"rows": [Epoch.of(row) for row in place["rows"]]})
+            return Standing(**place | {"rows": [Epoch.of(row) for row in place["rows"]]})
         except (KeyError, TypeError, AttributeError) as error:  # well formed, but not what this version writes
             raise AliveError(
                 f"{self.path} lacks something of a checkpoint ({error})", "Resume with the version that wrote it"
@@ -181,7 +210,7 @@ class Saver:
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
-        if self.asked and kind is None:  # pressed after the last step: the run is done and saved, the wish remains
+        if self.asked and kind is None:  # pressed after the last step: done and saved, but the caller must stop
             raise KeyboardInterrupt
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
@@ -191,7 +220,7 @@ class Saver:
 
 
 def _expect_same_run(kept: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Refuse to continue a run under other terms; only more epochs are welcome."""
+    """Refuse to continue a run with other settings; only more epochs are allowed."""
     before, now = _terms(kept), _terms(asked)
     differing = [name for name in now if name != "epochs" and before.get(name) != now[name]]
     if differing:

@@ -129,7 +129,7 @@ class Cost:
         return float(sums[0] / sums[1])
 
     def chance(self, y: Tensor) -> float | None:
-        """Nobody can say."""
+        """Unknown."""
         return None
 
 

@@ -122,7 +122,7 @@ Groups = list[dict[str, Any]]  # parameters, each group with its own learning ra
 
 
 def groups(model: nn.Module, trained: Sequence[nn.Parameter], settings: Settings) -> Groups:
-    """The parameters to train in groups; a model that knows better says so itself in `parameter_groups`."""
+    """The parameters to train in groups; a model may define its own in `parameter_groups`."""
     own: Any = getattr(model, "parameter_groups", None)
     if own is not None:
         return list(own(settings.lr, weight_decay=settings.weight_decay))

@@ -142,7 +142,7 @@ def name_of(loss: str | Loss) -> str:
 
 
 def _default(data: Data, output: Any) -> tuple[str, str]:
-    """The loss that the targets ask for, and why if that is worth a word."""
+    """The loss that the targets ask for, and a note for the user where the choice is not obvious."""
     y, shape = data.train_y, list(data.train_y.shape)
     if data.is_real:
         return "mse", f"the targets {shape} are real numbers: loss mse, score R²"

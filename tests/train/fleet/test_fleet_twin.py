@@ -290,12 +290,14 @@ def test_without_the_task_only_the_penalty_teaches():
     Not Adam: while both slacks of a unit are positive its bias has no gradient, and Adam would blow up the rounding.
     """
     data = moons()
-    member = Member(4, 4, "Sep-UP", seed=3, weight=0.01, epochs=20, optimiser="sgd", lr=0.1, task=False)
+    member = Member(
+        4, 4, "Sep-UP", seed=3, weight=0.01, aggregate="sumsq", epochs=20, optimiser="sgd", lr=0.1, task=False
+    )
     done = train_fleet([member], data).members[0]
     net = torch_start(member, data.inputs, data.outputs)
     before = net.output.weight.clone()
     optimiser = torch.optim.SGD(net.parameters(), lr=member.lr, momentum=member.momentum)
-    with Jumpstart(net, member.weight) as keep:
+    with Jumpstart(net, member.weight, aggregate=member.aggregate) as keep:
         for _ in range(member.epochs):
             optimiser.zero_grad()
             logits = net(data.train_x)

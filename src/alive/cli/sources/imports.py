@@ -40,11 +40,11 @@ def _names(found: Any) -> list[str]:
 
 
 def called(source: str, args: Mapping[str, Any] | None = None) -> Any:
-    """The object of that name; what a function or class gives for these arguments."""
+    """The object of that name; a function or class is called with these arguments."""
     found = named(source)
     if isinstance(found, nn.Module) or not callable(found):
         if args:
-            raise AliveError(f"{source} is there already and takes no --arg", "Name a function or class that makes it")
+            raise AliveError(f"{source} is made already and takes no --arg", "Name a function or class that makes it")
         return found
     expect_callable(source, found, args)
     with guarded(f"calling {source}"):
@@ -52,7 +52,7 @@ def called(source: str, args: Mapping[str, Any] | None = None) -> Any:
 
 
 def expect_callable(source: str, function: Any, args: Mapping[str, Any] | None) -> None:
-    """Refuse arguments that a function does not take, and the lack of those it needs."""
+    """Refuse arguments that a function does not take, and missing ones."""
     try:
         known = inspect.signature(function)
         known.bind(**(args or {}))
@@ -88,7 +88,7 @@ def module(place: str) -> ModuleType:
     if place.endswith(".py") or os.sep in place:
         return _of_file(Path(place))
     if not all(part.isidentifier() for part in place.split(".")):
-        raise AliveError(f"{place!r} is no name of a module", "Write mine:make_model for make_model in mine.py")
+        raise AliveError(f"{place!r} is not a module name", "Write mine:make_model for make_model in mine.py")
     local = Path.cwd().joinpath(*place.split("."))
     for file in (local.with_name(f"{local.name}.py"), local / "__init__.py"):
         if file.is_file():
@@ -112,7 +112,7 @@ def _imported(name: str, shown: str | None = None) -> ModuleType:
 
 
 def _of_file(file: Path, name: str | None = None) -> ModuleType:
-    """A module by its file: as a part of the packages it lies in, under its own name unless another bears that."""
+    """A module by its file: as a part of the packages it lies in, under its own name unless another module has it."""
     if not file.is_file():
         raise AliveError(
             f"{file} is a folder" if file.is_dir() else f"there is no file {file}",
@@ -166,7 +166,7 @@ def _file_of(found: ModuleType) -> Path | None:
 
 
 def _under_alias(file: Path, root: Path, steps: list[str], shown: str) -> ModuleType:
-    """The module under a name that nobody else bears; its packages likewise, so that they find each other."""
+    """Load the module under a name that no other has, its packages too, so that they find each other."""
     alias = f"own_{zlib.crc32(f'{file}{file.stat().st_mtime_ns}'.encode()):08x}"
     folder = root / steps[0]
     is_package = (folder / "__init__.py").is_file()
@@ -175,7 +175,7 @@ def _under_alias(file: Path, root: Path, steps: list[str], shown: str) -> Module
         inside = [str(folder)] if is_package else None
         spec = importlib.util.spec_from_file_location(alias, first, submodule_search_locations=inside)
         if spec is None or spec.loader is None:
-            raise AliveError(f"{file} is no module of Python", "Let its name end in .py")
+            raise AliveError(f"{file} is not a Python module", "Let its name end in .py")
         sys.modules[alias] = made = importlib.util.module_from_spec(spec)
         try:
             with guarded(f"importing {shown!r}"):
@@ -195,7 +195,7 @@ def _go_first(folder: Path) -> None:
 
 @contextmanager
 def guarded(doing: str, letting: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Code of the user's own: it sees none of our arguments, and what it raises is told in one sentence."""
+    """Run the user's own code: it sees none of our arguments, and an error in it becomes one sentence."""
     words, sys.argv = sys.argv, sys.argv[:1]
     try:
         yield

@@ -21,7 +21,7 @@ from .points import OWN
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes a model of the user's own, anew for each call; `fixed` where it is there already, always the same."""
+    """Makes a model of the user's own, anew for each call; `fixed` if it exists already and is always the same."""
 
     source: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def maker(source: str, args: Sequence[str] = ()) -> Maker:
     found = named(source)
     if isinstance(found, nn.Module):
         if given:
-            raise AliveError(f"{source} is there already and takes no --arg", "Name a function or class that makes it")
+            raise AliveError(f"{source} is made already and takes no --arg", "Name a function or class that makes it")
         return Maker(source, fixed=True)
     if not callable(found):
         raise AliveError(
@@ -109,7 +109,7 @@ def expect_features(source: str, points: Data) -> None:
 
 
 def expect_size(source: str) -> tuple[int, int]:
-    """Depth and width; a module without the name of a thing in it is told so."""
+    """Depth and width; for the name of a module alone, the error says what is missing."""
     path = Path(source)
     if path.suffix in (".py", ".ipynb") or (path.with_suffix(".py").is_file() and source.isidentifier()):
         raise AliveError(

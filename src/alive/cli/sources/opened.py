@@ -27,7 +27,7 @@ SOON = 2.0  # seconds that need no bar
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What was typed of a model and its data."""
+    """The options about a model and its data, as they were typed."""
 
     model: str
     data: str | None = None

@@ -22,7 +22,7 @@ Report = Callable[[str, int, int | None], object]
 
 
 class _Broken(Exception):
-    """A try that failed; another may not."""
+    """A failed try; another may succeed."""
 
 
 def fetch(

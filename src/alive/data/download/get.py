@@ -103,7 +103,7 @@ def _expect_sum(path: Path, file: File) -> None:
 
 
 def _settle(known: ImageSet, incoming: Path, folder: Path, source: Path | None) -> Data:
-    """Move what came in to its place if it is whole; throw it away if it is not, and say whence it came."""
+    """Move what came in to its place if it is whole; else delete it, and say where it came from."""
     paths = {file.name: incoming / file.name for file in known.files}
     try:
         data = opened(known, paths)

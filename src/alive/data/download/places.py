@@ -14,12 +14,12 @@ CACHES = {"win32": ("AppData", "Local"), "darwin": ("Library", "Caches")}  # bel
 
 
 def cache() -> Path | None:
-    """The folder of this user for what can be got or made again; none for a user without a home."""
+    """This user's cache folder; none for a user without a home."""
     if given := os.environ.get("XDG_CACHE_HOME"):
         return Path(given, "alive")
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local, "alive")
-    own = Path(os.path.expanduser("~"))  # stays as it is where nobody knows a home
+    own = Path(os.path.expanduser("~"))  # unchanged if no home is known
     if own == Path("~"):
         return None
     return own.joinpath(*CACHES.get(sys.platform, (".cache",)), "alive")
@@ -62,7 +62,7 @@ def find(known: ImageSet) -> dict[str, Path]:
         folder, names = next(iter(partly.items()))
         cause = f"{known.title} in {folder} lacks {', '.join(names)}"
     else:
-        cause = f"{known.title} is not there: looked for {known.files[0].name} and its kin in {_listed(looked)}"
+        cause = f"{known.title} is not there: looked for {known.files[0].name} and the others in {_listed(looked)}"
     raise AliveError(
         cause,
         f"Run `alive data get {known.name}`; or take its files from {known.package} with --from PATH; "

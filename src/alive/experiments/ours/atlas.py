@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ...train.fleet import METHODS, Fade, Member
 from ..cell import Cell, Row
 from ..measure import mean
+from ..moons_grids import SUM, WEIGHT
 from ..spec import Claim, Experiment, Figure, Measure, Measured
 
 DEPTHS, QUICK_DEPTHS = (2, 5, 10, 20, 50, 100, 200), (5, 20, 50, 100)
@@ -26,10 +27,22 @@ def _members(depth: int, width: int, seed: int, epochs: int) -> list[Member]:
         made
         for lr in RATES
         for made in (
-            *(Member(depth, width, method, seed, lr=lr, epochs=epochs) for method in METHODS),
-            Member(depth, width, "Sep-UP", seed, lr=lr, epochs=epochs, init="zeros", balance=0.51, dropout=fade),
+            *(Member(depth, width, method, seed, WEIGHT, SUM, lr=lr, epochs=epochs) for method in METHODS),
+            Member(
+                depth,
+                width,
+                "Sep-UP",
+                seed,
+                WEIGHT,
+                SUM,
+                lr=lr,
+                epochs=epochs,
+                init="zeros",
+                balance=0.51,
+                dropout=fade,
+            ),
             Member(depth, width, "ReLU", seed, lr=lr, epochs=epochs, init="mirrored"),
-            Member(depth, width, "Sep-UP", seed, lr=lr, epochs=epochs, init="mirrored", weight=1e-6),
+            Member(depth, width, "Sep-UP", seed, 1e-6, SUM, lr=lr, epochs=epochs, init="mirrored"),
         )
     ]
 

@@ -9,6 +9,7 @@ import numpy as np
 from ...train.fleet import Member
 from ..cell import Cell, Row
 from ..measure import CHANCE, best_accuracy, mean, share, where
+from ..moons_grids import SUM, WEIGHT
 from ..spec import Claim, Experiment, Figure, Grid, Measure, Measured
 
 DEPTH, WIDTH = 50, 4
@@ -25,7 +26,7 @@ STARTED = CHANCE + 0.05
 
 
 def _cell(method: str, seed: int, epochs: int, **kept: int) -> Cell:
-    return Cell(Member(DEPTH, WIDTH, method, seed, epochs=epochs), keep_network=True, **kept)  # type: ignore[arg-type]
+    return Cell(Member(DEPTH, WIDTH, method, seed, WEIGHT, SUM, epochs=epochs), keep_network=True, **kept)  # type: ignore[arg-type]
 
 
 def _table(scale: str, architecture: str, seed: int) -> list[Cell]:
@@ -81,7 +82,7 @@ TABLE1 = Experiment(
 def _nothing(scale: str, architecture: str, seed: int) -> list[Cell]:
     """Training on the constraints alone; ReLU and batch norm have nothing to learn from, and stay as they start."""
     methods = ("ReLU", "ReLU+BN", "Sep-UP", "Sep-L")
-    return [Cell(Member(DEPTH, WIDTH, method, seed, task=False), keep_network=True) for method in methods]
+    return [Cell(Member(DEPTH, WIDTH, method, seed, WEIGHT, SUM, task=False), keep_network=True) for method in methods]
 
 
 def _alive_points(label: str) -> Measure:

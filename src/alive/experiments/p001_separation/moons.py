@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...train.fleet import Fade, Member
 from ..measure import CHANCE, best_accuracy, deepest, lead, share, trains, where
-from ..moons_grids import BOTH, HEAT, SAME_AT_3, Make, grid_of, plain
+from ..moons_grids import BOTH, HEAT, SAME_AT_3, SUM, WEIGHT, Make, grid_of, plain
 from ..spec import Claim, Experiment, Figure
 
 DEPTHS = (1, *range(10, 121, 10))
@@ -18,6 +18,8 @@ def _zero(epochs: int) -> Make:
         width,
         "Sep-UP",
         seed,
+        WEIGHT,
+        SUM,
         epochs=epochs,
         architecture=architecture,
         init="zeros",

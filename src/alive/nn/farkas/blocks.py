@@ -76,7 +76,7 @@ class FarkasResidual(Guaranteed):
     variant  "full", "replace" or "grow"; see the top of this file
     norm     batch norm "after" each ReLU, "before" it on the free units, or "none"
     check    when "full" looks for negative inputs, which void its guarantee: in "train" mode, "always" or "never".
-             The look is one pass over x, and on a GPU a wait; networks that feed it with ReLUs switch it off
+             The check is one pass over x; networks that feed it with ReLUs switch it off
     name     what the block is called in errors
 
     Differs from the paper: the extra unit is made of x + y on both sides of Algorithm 2, and "full" is the default.
@@ -250,7 +250,7 @@ def _shape(block: str, width: int) -> tuple[list[int | None], int]:
 def _expect_block(width: int, block: str, variant: str, norm: str, check: str) -> None:
     expect(
         [
-            (width >= 2, f"a residual block needs width 2 or more, got {width}: one unit has no other to answer for"),
+            (width >= 2, f"a residual block needs width 2 or more, got {width}: one unit has no others to balance"),
             (block in BLOCKS, f"unknown block {block!r}: {near(block, BLOCKS)}"),
             (variant in VARIANTS, f"unknown variant {variant!r}: {near(variant, VARIANTS)}"),
             (norm in NORMS, f"unknown norm {norm!r}: {near(norm, NORMS)}"),

@@ -38,7 +38,7 @@ class Farkas(Guaranteed):
             )
         if units < 2:
             raise AliveError(
-                f"a Farkas layer needs at least 2 units, got {units}: one unit has no other to answer for",
+                f"a Farkas layer needs at least 2 units, got {units}: one unit has no others to balance",
                 "Make the layer wider, or use the plain layer",
             )
         expect([(-1 <= place < units, f"place must be one of {units} units, got {place}")])

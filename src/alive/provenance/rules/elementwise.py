@@ -34,7 +34,7 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
             unit = refined(unit, aligned(o.unit, ndim), families.same)
     more: dict[str, Any] = {}
     if any(_varies(t, d) for t in operands if not op.of(t).data for d in range(-ndim, 0) if point.shape[d] > 1):
-        more["pure"] = False  # numbers for each point that came past the batch, as targets do
+        more["pure"] = False  # a number for each point that did not come with the batch, as targets
     if unit.numel() and int(unit.max()) != LOST and (axis := _spread_along(op, operands, point, unit)) is not None:
         unit = nobody(ndim, LOST)
         more["why"] = f"values are spread along axis {axis} and each copy is changed by numbers of its own"
@@ -102,7 +102,7 @@ def normalised(axis: int) -> Rule:
 
 
 def gated(op: Op, families: Families) -> Results:
-    """glu: the first half along an axis, each entry gated by its fellow in the second."""
+    """glu: the first half along an axis, each entry gated by its partner in the second."""
     x = op["self"]
     o, dim = op.of(x), op["dim"] % x.ndim
     first = both(o, lambda owner: _half(owner, dim, x.shape[dim], 0))
@@ -116,7 +116,7 @@ def _half(owner: Tensor, dim: int, size: int, which: int) -> Tensor:
 
 
 def kept(op: Op, families: Families) -> Results:
-    """Constants written over something leave it whose it was."""
+    """Writing constants over a tensor does not change its owners."""
     return op.of(op["self"])
 
 

@@ -58,7 +58,7 @@ def replayed(op: Op, families: Families) -> Results:
 
 
 def padded(op: Op, families: Families) -> Results:
-    """Constant padding is nobody's along an axis of points or units; elsewhere it lies in the row of its owner."""
+    """Constant padding has no owner along an axis of points or units; elsewhere it counts with the row it lies in."""
     x, pad = op["self"], list(op["pad"])
     o = op.of(x)
     if not o.data:

@@ -15,7 +15,7 @@ from .rule import both, here
 
 
 def indexed(op: Op, families: Families) -> Results:
-    """x[i, j]: the rows keep their owners; of a table without points, the indices say whose the rows are."""
+    """x[i, j]: the rows keep their owners; in a table without points, each row belongs to the point of its index."""
     x = op["self"]
     o = op.of(x)
     indices = [i if i is None else here(i) for i in op["indices"]]
@@ -80,7 +80,7 @@ def gathered(op: Op, families: Families) -> Results:
 
 
 def embedded(op: Op, families: Families) -> Results:
-    """Rows of a table: the ids say whose they are; the columns are the units."""
+    """Rows of a table: each belongs to the point of its id; the columns are the units."""
     weight, ids = op["weight"], op["indices"]
     asked, table = op.of(ids), op.of(weight)
     out = op.outputs()[0]
@@ -152,7 +152,7 @@ def scattered(op: Op, families: Families) -> Results:
     written = wrote or Owners(nobody(x.ndim), nobody(x.ndim), data=False)
     point = into(o.point, aligned(written.point, x.ndim)) if (o.data or written.data) else o.point
     unit = into(o.unit, aligned(written.unit, x.ndim))
-    if not (o.data or written.data) and asked.data:  # one-hot: the index says whose row it is
+    if not (o.data or written.data) and asked.data:  # one-hot: the row belongs to the point of the index
         point = reduced(asked.point, [dim]) if index.ndim == x.ndim else nobody(x.ndim, LOST)
     by_data = asked.data
     axis = dim in varying(o.unit) or (wrote is not None and dim in varying(wrote.unit))
@@ -161,7 +161,7 @@ def scattered(op: Op, families: Families) -> Results:
 
 
 def put(op: Op, families: Families) -> Results:
-    """x[i] = v: constants that are written in leave the rows whose they were."""
+    """x[i] = v: writing constants does not change the owners of the rows."""
     x, v = op["self"], op["values"]
     o, wrote = op.of(x), op.of(v)
     indices = [i if i is None else here(i) for i in op["indices"]]

@@ -97,7 +97,7 @@ def gridded(op: Op, families: Families) -> Results:
 
 
 def unfolded(op: Op, families: Families) -> Results:
-    """im2col: windows of a map as columns; each channel stands there once a tap."""
+    """im2col: windows of a map as columns; each channel appears once for every tap."""
     x = op["self"]
     kept = kept_along(op, op.of(x), [x.ndim - 1, x.ndim - 2])
     taps = prod(op["kernel_size"])
@@ -124,7 +124,7 @@ def refolded(op: Op, families: Families) -> Results:
 
 
 def counted(op: Op, families: Families) -> Results:
-    """Places where something holds: indices that belong to nobody, but to the data."""
+    """Indices at which something holds: they belong to no point, but depend on the data."""
     found = [op.of(t) for t in op.tensors()]
     if not any(o.data for o in found):
         return [op.plain(t.ndim) for t in op.outputs()]

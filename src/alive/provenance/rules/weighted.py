@@ -183,7 +183,7 @@ def grouped(op: Op, families: Families) -> Results:
 
 
 def paired(op: Op, families: Families) -> Results:
-    """Distances of rows, pair by pair: nobody's units."""
+    """Distances of rows, pair by pair: no units."""
     a, b = op["x1"], op["x2"]
     A, B = op.of(a), op.of(b)
     point = joined(reduced(A.point, [-1]), reduced(B.point, [-1]).transpose(-1, -2))

@@ -1,4 +1,4 @@
-"""The bar of a run on a cluster, and how word of the workers comes to it."""
+"""The bar of a run on a cluster, and how the workers report to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .worker import Job
 
 
 class Board:
-    """The bar, and the post on the driver's own node where workers leave word; if it is lost, only the bar stops."""
+    """The bar, and an actor on the driver's node that workers report to; if it is lost, only the bar stops."""
 
     def __init__(self, ray: Any, bar: Bar) -> None:
         self._ray, self._bar, self._begun = ray, bar, time.monotonic()
@@ -39,11 +39,11 @@ class Board:
         return (self._epochs + epochs) / max(1e-9, time.monotonic() - self._begun)
 
     def count(self, job: Job) -> None:
-        """A task has come home: its epochs are done."""
+        """A task has finished: its epochs are done."""
         self._epochs += job.epochs
 
     def _read(self) -> None:
-        """Take an answer if there is one, and ask again: the run never waits for the post."""
+        """Take an answer if there is one, and ask again: the run never waits for it."""
         with suppress(self._ray.exceptions.RayError):
             if self._answer is not None:
                 if not self._ray.wait([self._answer], timeout=0)[0]:

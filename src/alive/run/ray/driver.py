@@ -61,7 +61,7 @@ def run_on_ray(
 
 
 class _Driver:
-    """Keeps the cluster busy, and brings home what it has done."""
+    """Keeps the cluster busy, and collects what it has done."""
 
     def __init__(
         self, ray: Any, head: Head, wanted: dict[str, Cell], store: Store, threads: int | None, bar: Bar | None
@@ -106,12 +106,12 @@ class _Driver:
             group = _group([cell for cell in left if cell.key not in held] or left)
             mine = self._store.claim([cell.key for cell in group], self._owner)
             if not mine:
-                return  # the rest is in the hands of others: it ends, or they die
+                return  # other processes hold the rest: they finish it, or die
             self._send(tuple(cell for cell in group if cell.key in mine))
             left = [cell for cell in left if cell not in group]
 
     def _room(self) -> int:
-        """So many more tasks; refuses to wait for ever for a cluster that has lost all its cores."""
+        """How many more tasks to send; refuses to wait for ever for a cluster that has lost all its cores."""
         cores = int(self._ray.cluster_resources().get("CPU", 0))
         now = time.monotonic()
         self._wet = now if cores else self._wet
@@ -128,7 +128,7 @@ class _Driver:
         self._flying[self._train.remote(job, self._board and self._board.post)] = job
 
     def _land(self, patience: float) -> None:
-        """Write what has come home, the first of it at once."""
+        """Write the next result to arrive, waiting at most so many seconds."""
         if not self._flying:
             time.sleep(patience)
             return
@@ -139,7 +139,7 @@ class _Driver:
                 done = self._ray.get(home)
             except self._ray.exceptions.RayTaskError as error:
                 raise _unwrapped(error) from None
-            except self._ray.exceptions.RayError as error:  # its worker died, or its node, or the rows on their way
+            except self._ray.exceptions.RayError as error:  # its worker or node died, or its rows were lost
                 self._again(job, error)
             else:
                 self._write(job, done)
@@ -158,12 +158,12 @@ class _Driver:
             self._board.count(job)
 
     def _again(self, job: Job, error: Exception) -> None:
-        """Send the cells of a dead worker to another, some times."""
+        """Send the cells of a dead worker to another, a limited number of times."""
         if job.deaths + 1 < DEATHS:
             self._send(job.cells, job.deaths + 1)
             return
         memory = isinstance(error, self._ray.exceptions.OutOfMemoryError)
-        why = "ran out of memory" if memory else f"died ({type(error).__name__}), likely for want of memory,"
+        why = "ran out of memory" if memory else f"died ({type(error).__name__}), probably because memory ran out,"
         raise AliveError(
             f"{DEATHS} workers {why} while they trained {job}; finished rows are kept",
             "Ask for fewer --threads, a smaller scale or nodes with more memory, and run again",

@@ -87,7 +87,7 @@ def _imported() -> Any:
         return import_module("ray")
     except ImportError:
         cure = 'Run pip install ".[ray]" in your clone of alive'
-        raise AliveError("the engine ray needs Ray, which is not installed", cure) from None
+        raise AliveError("Ray is not installed", cure) from None
 
 
 def _join(ray: Any, address: str, threads: int | None) -> None:
@@ -107,7 +107,7 @@ def _knock(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
         raise AliveError(
-            f"{address!r} is no address of a Ray cluster", "Write it as host:port, ray://host:port or auto"
+            f"{address!r} is not an address of a Ray cluster", "Write it as host:port, ray://host:port or auto"
         )
     try:
         _call(address, KNOCK)
@@ -122,7 +122,7 @@ def _call(address: str, patience: float) -> None:
 
 @contextmanager
 def _hushed(ray: Any) -> Iterator[None]:
-    """Of a node that dies Ray prints a page on stdout, and has no setting for that; the run says what matters."""
+    """When a node dies, Ray prints a page on stdout and has no setting against it; the run says what matters."""
     worker = ray._private.worker
     before = worker.print_to_stdstream
     worker.print_to_stdstream = lambda *_, **__: None
@@ -134,11 +134,11 @@ def _hushed(ray: Any) -> Iterator[None]:
 
 @contextmanager
 def _muffled() -> Iterator[None]:
-    """Ray's C++ part writes to the terminal whatever it is told: its lines go nowhere, those of Python as ever."""
+    """Ray's C++ part writes to the terminal whatever the settings: drop its lines, keep those of Python."""
     before = sys.stderr
     try:
         terminal = os.dup(2)
-    except OSError:  # closed: there is nothing to hear
+    except OSError:  # closed: nothing can be written
         yield
         return
     with open(os.devnull, "w") as nowhere, os.fdopen(terminal, "w", buffering=1, errors="replace") as ours:
@@ -155,7 +155,7 @@ def _muffled() -> Iterator[None]:
 
 
 def _is_terminal(stream: object) -> bool:
-    """Whether a stream writes to where errors go, and not, say, to a test that listens."""
+    """Whether a stream writes to where errors go, and not, say, to a test that captures it."""
     with suppress(OSError, AttributeError, ValueError):
         return bool(stream.fileno() == 2)  # type: ignore[attr-defined]
     return False
@@ -163,7 +163,7 @@ def _is_terminal(stream: object) -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ray's habits for as long as it is loaded and joined: no reports home, no log on the terminal, no long waits."""
+    """Ray's settings while it is loaded and joined: no usage reports, no log on the terminal, no long waits."""
     before = dict(os.environ)
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)

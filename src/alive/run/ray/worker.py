@@ -1,4 +1,4 @@
-"""What a worker of a cluster is sent, does and sends home."""
+"""What a worker of a cluster is sent, does and sends back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAY = 0.5  # seconds between two words of how far a task is
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a task sends home: its rows, how long they took, what made them and on what."""
+    """What a task sends back: its rows, how long they took, what made them and on what."""
 
     rows: list[Row]
     seconds: float
@@ -58,7 +58,7 @@ def train(job: Job, post: Any = None) -> Done:
 
 
 class _Report:
-    """Sends word of how far a task is to the driver's node, now and then; nobody waits for it to arrive."""
+    """Reports a task's progress to the driver's node, now and then; nobody waits for it to arrive."""
 
     def __init__(self, post: Any, number: int) -> None:
         self._post, self._number, self._epochs, self._said = post, number, 1, time.monotonic()

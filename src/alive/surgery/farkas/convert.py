@@ -133,7 +133,7 @@ def _refusal(root: nn.Module, pair: Pair, rule: RuleOptions) -> str | None:
     layer: Any = pair.layer
     units, groups = len(layer.weight), getattr(layer, "groups", 1)
     if units < 2:
-        return "it has one unit, which has no other to answer for"
+        return "it has one unit, with no others to balance"
     if groups > 1 and units == groups:
         return "each of its units reads a channel of its own, and giving up a unit would give up its channel"
     if pair.norm is not None:

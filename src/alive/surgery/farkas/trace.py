@@ -83,7 +83,7 @@ class Trace(TorchFunctionMode):
         kwargs = kwargs or {}
         read = [made for x in _tensors(args) if (made := self._intact(x)) is not None]
         out = func(*args, **kwargs)
-        for made in read if next(_tensors([out]), None) is not None else ():  # a look at the shape is no reading
+        for made in read if next(_tensors([out]), None) is not None else ():  # a shape is no value
             made.readers.append(func.__name__.strip("_"))
             made.dropped |= func in DROPOUTS
         if func in SUMS:
@@ -158,7 +158,7 @@ class Trace(TorchFunctionMode):
         return pair or _whereto(calls[0])
 
     def _shared(self, module: nn.Module) -> bool:
-        """Whether a module is called twice, or it or a number of its has another owner or a second name."""
+        """Whether a module is called twice, or it or one of its parameters is shared or has a second name."""
         own = [number for number in (*module.parameters(False), *module.buffers(False)) if id(number) in self.owners]
         twice = len(self.paths[module]) > 1 or len(self.calls.get(module, [])) > 1
         return twice or any(len(self.owners[id(number)]) > 1 for number in own)

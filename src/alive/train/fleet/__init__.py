@@ -4,9 +4,8 @@ from ..result import EpochHealth
 from ..settings import LrSchedule
 from .chance import mask
 from .fleet import train_fleet
-from .member import MAX_WIDTH, METHODS, Fade, Gate, Member, Method
+from .member import MAX_WIDTH, METHODS, Fade, Gate, Member
 from .progress import FleetProgress, fleet_bar
-from .result import FleetResult, MemberResult
 
 __all__ = [
     "MAX_WIDTH",
@@ -14,12 +13,9 @@ __all__ = [
     "EpochHealth",
     "Fade",
     "FleetProgress",
-    "FleetResult",
     "Gate",
     "LrSchedule",
     "Member",
-    "MemberResult",
-    "Method",
     "fleet_bar",
     "mask",
     "train_fleet",

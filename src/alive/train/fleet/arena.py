@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .lanes import WIDTH
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
 
 class Weights(NamedTuple):
@@ -63,6 +64,14 @@ class Gates(NamedTuple):
     alpha: Floats  # [D, R]
     multiplier: Floats  # [D, R], λ
     gradient: Floats  # [D, R]
+
+
+class Prices(NamedTuple):
+    """Of each layer and axis (units, points, the layer): how much its slacks count."""
+
+    share: Doubles  # [D, 3] what the cost of one slack counts in A: 1 in a sum
+    multiplier: Doubles  # [D, 3] μ of the weight "auto", else 1
+    smooth: Doubles  # [D, 3] ξ, the exponential mean of the mean slack; NaN before the first
 
 
 def padded(points: int) -> int:

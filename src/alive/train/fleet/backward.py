@@ -41,7 +41,7 @@ def backward(plan, net, s, count, weight, step, rate):  # type: ignore[no-untype
         if rate > 0 and level + 1 < depth:
             drop(g, key_of(plan.seed, step, level + 1), rate, count)
         if weight > 0:
-            pull(g, s, level, plan, weight, count)
+            pull(g, s, level, plan, net.prices.share[level], weight, count)
         if plan.norm:
             gain, shift = slopes.gain[level], slopes.shift[level]
             normalise_back(g, s.u[level], s.real, w.gain[level], s.mean[level], s.scale[level], gain, shift, count)

@@ -15,7 +15,7 @@ from ...functional.keeping import compiled
 SOURCES = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
 
 entry_point = partial(compiled, stamp=SOURCES)
-# Only called by other kernels: a door for Python would take longer to compile than most of them.
+# Only called by other kernels: an entry from Python would take longer to compile than most of them.
 kernel = partial(compiled, stamp=SOURCES, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 # Becomes part of its caller before anything is compiled: a level of calls less is a pass of the optimiser less.
 joined = partial(compiled, stamp=SOURCES, inline="always")

@@ -11,6 +11,7 @@ from .compiled import entry_point, joined, kernel
 from .forward import forward, load_points
 from .lanes import WIDTH, full, load, most, mul, total, where_less
 from .plan import BAD_BOTH, BAD_LOGITS, BAD_LOSS, BAD_PENALTY, DONE, INTERRUPTED
+from .prices import level_prices, move_multipliers
 from .slacks import penalty
 from .task import right, task_loss
 from .update import update
@@ -23,7 +24,7 @@ YES, NO = np.bool_(True), np.bool_(False)  # a bare True is a type of its own, a
 
 @joined
 def at(values, i):  # type: ignore[no-untyped-def]
-    """The value at i; the last one serves all further."""
+    """The value at i; the last one holds from there on."""
     return values[min(i, values.size - 1)]
 
 
@@ -38,10 +39,14 @@ def step(plan, net, s, points, y, course, state, chosen):  # type: ignore[no-unt
     loss = task_loss(s.logits, y, chosen)
     if not plan.task:
         s.logits[:] = ZERO
-    price = weight * penalty(plan, s, chosen.size) if weight > 0 else 0.0
+    if plan.mean:
+        level_prices(plan, net.prices, s, chosen.size)
+    price = weight * penalty(plan, net.prices.share, s, chosen.size) if weight > 0 else 0.0
     state[FRESH] = 0
     if math.isfinite(loss) and math.isfinite(price):
-        backward(plan, net, s, chosen.size, np.float32(weight), state[STEP], rate)
+        backward(plan, net, s, chosen.size, weight, state[STEP], rate)
+        if plan.auto:
+            move_multipliers(plan, net.prices, s, chosen.size)
         update(plan, net, at(course.lr, state[EPOCH]), state[STEP] + 1)
         state[STEP] += 1
     return loss, price
@@ -77,7 +82,7 @@ def dead_points(s):  # type: ignore[no-untyped-def]
 
 @kernel
 def evaluate(plan, net, s, x, y, everyone, measure):  # type: ignore[no-untyped-def]
-    """Points named rightly (-1: some logit is not finite) and dead points, batch by batch."""
+    """Points classified correctly (-1: some logit is not finite) and dead points, batch by batch."""
     hits, dead, size = 0, ZERO, min(s.x.shape[1], plan.batch)
     for begun in range(0, y.size, size):
         chosen = everyone[begun : min(begun + size, y.size)]

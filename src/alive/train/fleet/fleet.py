@@ -61,7 +61,7 @@ def train_fleet(
 
 
 class _Crew:
-    """Worker threads that take members from one queue; the kernels let Python go, so that they truly run at once."""
+    """Worker threads that take members from one queue; the kernels release Python's lock, so they run in parallel."""
 
     def __init__(self, members: Sequence[Member], data: Data, record_every: int, threads: int) -> None:
         self.members, self.data, self.record_every = members, data, record_every

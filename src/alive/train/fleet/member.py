@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import expect, near
 from ...nn import INITIALISERS
 from ...penalties import Schedule
+from ...penalties.multipliers import KI, KP, NU, TOL, TOP, WEIGHT
 from ..settings import CONSTANT, LrSchedule, real, reals, whole
 
 MAX_WIDTH = (
@@ -17,9 +18,10 @@ MAX_WIDTH = (
 )
 BLOCKS = ("plain", "residual", "van", "farkas")
 ARCHITECTURES = ("dense", "keras_same")
-AGGREGATES = ("sumsq", "sum")
+AGGREGATES = ("sumsq", "sum", "meansq")
 OPTIMISERS = ("adam", "sgd")
 PENALTY = ("weight", "aggregate", "balance")
+SUM_WEIGHT = 1e-4  # of the papers' sums on MOONS
 STARTS = {"glorot": "", "zeros": ", zero start", "mirrored": ", mirrored"}  # as a reader names them
 
 
@@ -91,6 +93,8 @@ class Member:
     """A rectangle of `depth` hidden layers of `width` units, trained by itself; by default the papers' run on MOONS.
 
     method        a name in METHODS; `weight`, `aggregate` and `balance` belong to the Sep methods
+    weight        of the aggregate: None is 1e-4 for the papers' sums, and for "meansq" what means the same everywhere;
+                  "auto" lets each layer and axis of "meansq" have a multiplier that follows its slacks
     architecture  "dense", or "keras_same": the convolution over two positions that made the published heat maps
     seed          of the start, of the order of mini-batches and of the dropout masks
     noise         of the initialiser "mirrored"; None is its default
@@ -107,7 +111,7 @@ class Member:
     width: int
     method: str = "Sep-UP"
     seed: int = 10
-    weight: float | Schedule = 1e-4
+    weight: float | Schedule | str | None = None
     aggregate: str = "sumsq"
     balance: float = 0.5
     architecture: str = "dense"
@@ -127,6 +131,8 @@ class Member:
     task: bool = True
 
     def __post_init__(self) -> None:
+        if self.weight is None:
+            object.__setattr__(self, "weight", WEIGHT if self.aggregate == "meansq" else SUM_WEIGHT)
         names = {
             "method": METHODS,
             "aggregate": AGGREGATES,
@@ -145,8 +151,8 @@ class Member:
                 *((getattr(self, what) in known, self._unknown(what, known)) for what, known in names.items()),
                 (whole(self.seed, 0), f"seed must be a whole number of at least 0, got {self.seed!r}"),
                 (
-                    isinstance(self.weight, Schedule) or (real(self.weight) and self.weight >= 0),
-                    f"weight must be a Schedule, or finite and at least 0, got {self.weight!r}",
+                    self.weight == "auto" or isinstance(self.weight, Schedule) or _at_least_zero(self.weight),
+                    f"weight must be a Schedule, or finite and at least 0, or 'auto', got {self.weight!r}",
                 ),
                 (
                     real(self.balance) and 0 <= self.balance <= 1,
@@ -197,7 +203,8 @@ class Member:
         unread += ["task"] if self.task else []
         for name in unread:
             del record[name]
-        return record | reals(record, "lr", "weight")
+        rule = {"multipliers": (WEIGHT, KI, KP, NU, TOL, TOP)} if record.get("weight") == "auto" else {}
+        return record | reals(record, "lr", "weight") | rule
 
     def cost(self, points: int | None = None) -> float:
         """About how many seconds it takes on one core, on a small data set; only ratios matter."""
@@ -222,5 +229,13 @@ class Member:
                 "the initialiser 'mirrored' belongs to dense layers that are not Farkas",
             ),
             (self.init != "mirrored" or self.width != 1, "the initialiser 'mirrored' needs width 2 or more"),
+            (
+                self.weight != "auto" or self.aggregate == "meansq",
+                f"weight 'auto' belongs to the aggregate 'meansq', not {self.aggregate!r}",
+            ),
             (self.noise is None or self.init == "mirrored", "noise belongs to the initialiser 'mirrored'"),
         ]
+
+
+def _at_least_zero(value: object) -> bool:
+    return isinstance(value, int | float) and real(value) and value >= 0

@@ -7,11 +7,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .arena import Floats, Gates, Norm, Signals, Weights
+from .arena import Floats, Gates, Norm, Prices, Signals, Weights
 
 UNTIED, SHARED, FARKAS = 0, 1, 2  # how connections follow from what is trained
 NO_SKIP, SKIP, VAN = 0, 1, 2
 DONE, BAD_LOSS, BAD_PENALTY, BAD_BOTH, BAD_LOGITS, INTERRUPTED = 0, 1, 2, 3, 4, 5
+
+
+class Rule(NamedTuple):
+    """How multipliers move, see penalties.multipliers."""
+
+    ki: float
+    kp: float
+    nu: float
+    tol: float
+    top: float
 
 
 class Plan(NamedTuple):
@@ -28,6 +38,9 @@ class Plan(NamedTuple):
     points: bool
     layer: bool
     squared: bool
+    mean: bool  # slacks count as means of their layer and axis, not as sums
+    auto: bool  # each mean has a multiplier of its own
+    rule: Rule
     plus: np.float32  # shares of ξ⁺ and ξ⁻
     minus: np.float32
     margin: np.float32  # of a Farkas bias
@@ -55,6 +68,7 @@ class Arenas(NamedTuple):
     g: Weights
     norm: Norm
     gates: Gates
+    prices: Prices
     top: Floats  # [D, width], over all points of an evaluation
     bottom: Floats
 
@@ -70,7 +84,7 @@ class Points(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What changes from epoch to epoch by plan; weight from step to step. The last entry serves all further ones."""
+    """What changes from epoch to epoch, the weight from step to step. The last entry holds from there on."""
 
     lr: NDArray[np.float64]
     weight: NDArray[np.float64]

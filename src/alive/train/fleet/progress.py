@@ -8,7 +8,7 @@ from ..bars import bars
 
 
 class FleetProgress(Protocol):
-    """Told of the way ahead, then now and then how much of it is done."""
+    """Told first how much there is to do, then now and then how much is done."""
 
     def start(self, members: int, epochs: int) -> None:
         """The fleet has so many members, and all of them together so many epochs."""
@@ -17,7 +17,7 @@ class FleetProgress(Protocol):
         """So many members and epochs are done; `rate` is in networks·epochs a second."""
 
     def close(self) -> None:
-        """The fleet is home, or was called back."""
+        """The fleet has finished, or was interrupted."""
 
 
 def fleet_bar(*, show: bool | None = None) -> FleetProgress:

@@ -48,7 +48,7 @@ class MemberResult:
 
     @property
     def best(self) -> Best:
-        """The largest accuracies over the recorded epochs, train and test each for itself."""
+        """The largest accuracies over the recorded epochs, train and test separately."""
         if not len(self.log):
             return Best(None, None)
         tested = float(self.column("test_right").max()) / self.test_points if self.test_points else None
@@ -110,7 +110,7 @@ class FleetResult:
 
     @property
     def finished(self) -> tuple[MemberResult, ...]:
-        """The members that came to their end, be it a bad one."""
+        """The members that have ended, well or not."""
         return tuple(result for result in self.members if not (result.stopped or "").startswith("interrupted"))
 
 

@@ -26,6 +26,7 @@ from .lanes import (
     where_less,
 )
 
+UNITS, POINTS, LAYER = 0, 1, 2  # axes, as columns of what each layer's slacks count
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 
 
@@ -72,19 +73,19 @@ def cost_of_points(top, bottom, real, plan):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def penalty(plan, s, count):  # type: ignore[no-untyped-def]
+def penalty(plan, share, s, count):  # type: ignore[no-untyped-def]
     """A of all layers; an axis with a single value cannot be satisfied and is left out."""
     rows, positions = s.unit_top.shape[1], s.point_top.shape[1]
     t = 0.0
     for level in range(s.unit_top.shape[0]):
         if plan.units and count > 1:
             for j in range(rows):
-                t += cost(slack(s.unit_top[level, j], s.unit_bottom[level, j], plan), plan)
+                t += share[level, UNITS] * cost(slack(s.unit_top[level, j], s.unit_bottom[level, j], plan), plan)
         if plan.points and rows > positions:
-            t += cost_of_points(s.point_top[level], s.point_bottom[level], s.real, plan)
+            t += share[level, POINTS] * cost_of_points(s.point_top[level], s.point_bottom[level], s.real, plan)
         if plan.layer and count * rows > 1:
             high, low = ends(s.unit_top[level], s.unit_bottom[level])
-            t += cost(slack(high, low, plan), plan)
+            t += share[level, LAYER] * cost(slack(high, low, plan), plan)
     return t
 
 
@@ -190,14 +191,19 @@ def clear_padding(g, real, count):  # type: ignore[no-untyped-def]
 
 
 @joined
-def pull(g, s, level, plan, weight, count):  # type: ignore[no-untyped-def]
-    """Add the gradient of weight·A in the pre-activations of one layer."""
+def pull(g, s, level, plan, share, weight, count):  # type: ignore[no-untyped-def]
+    """Add the gradient of weight·A in the pre-activations of one layer, whose slacks count by their share [3]."""
+    by_unit, by_point, by_layer = (
+        np.float32(weight * share[UNITS]),
+        np.float32(weight * share[POINTS]),
+        np.float32(weight * share[LAYER]),
+    )
     rows, positions, z = s.unit_top.shape[1], s.point_top.shape[1], s.z[level]
     top, bottom = s.unit_top[level], s.unit_bottom[level]
-    if plan.units and count > 1 and aim_units(s.aim, z, top, bottom, plan, weight, count):
+    if plan.units and count > 1 and aim_units(s.aim, z, top, bottom, plan, by_unit, count):
         pull_rows(g, z, s.aim)
-    if plan.layer and count * rows > 1 and aim_layer(s.aim, z, ends(top, bottom), plan, weight, count):
+    if plan.layer and count * rows > 1 and aim_layer(s.aim, z, ends(top, bottom), plan, by_layer, count):
         pull_rows(g, z, s.aim)
     if plan.points and rows > positions:
-        pull_points(g, z, s.point_top[level], s.point_bottom[level], plan, weight)
+        pull_points(g, z, s.point_top[level], s.point_bottom[level], plan, by_point)
     clear_padding(g, s.real, count)

@@ -13,10 +13,12 @@ from ...data import Data
 from ...nn import AnnealedDropout, Rectangular, initialise_
 from ...nn.rectangular import NORM_EPS, NORM_MOMENTUM
 from ...penalties import Schedule
-from .arena import Floats, Gates, Norm, signals, size_of, views, weight_shapes
+from ...penalties.multipliers import KI, KP, NU, TOL, TOP, WEIGHT
+from .arena import Floats, Gates, Norm, Prices, signals, size_of, views, weight_shapes
 from .member import Member
-from .plan import FARKAS, NO_SKIP, SHARED, SKIP, UNTIED, VAN, Arenas, Course, Plan, Points, Room
+from .plan import FARKAS, NO_SKIP, SHARED, SKIP, UNTIED, VAN, Arenas, Course, Plan, Points, Room, Rule
 
+RULE = Rule(KI, KP, NU, TOL, TOP)
 SKIPS = {"plain": NO_SKIP, "farkas": NO_SKIP, "residual": SKIP, "van": VAN}
 
 
@@ -46,7 +48,10 @@ def plan_of(member: Member, points: int, record_every: int) -> Plan:
         units="U" in kind.axes,
         points="P" in kind.axes,
         layer="L" in kind.axes,
-        squared=member.aggregate == "sumsq",
+        squared=member.aggregate != "sum",
+        mean=member.aggregate == "meansq",
+        auto=member.weight == "auto",
+        rule=RULE,
         plus=np.float32(member.balance),
         minus=np.float32(1 - member.balance),
         margin=np.float32(member.margin),
@@ -64,7 +69,9 @@ def plan_of(member: Member, points: int, record_every: int) -> Plan:
 def course_of(member: Member, points: int) -> Course:
     """Learning rate and dropout rate by epoch, weight of the penalty by step."""
     steps = member.epochs * -(-points // batch_of(member, points))
-    weight = member.weight if isinstance(member.weight, Schedule) else Schedule(member.weight)
+    weight = WEIGHT if member.weight == "auto" else member.weight
+    if not isinstance(weight, Schedule):
+        weight = Schedule(cast(float, weight))
     if not member.kind.axes:
         weight = Schedule(0.0)
     moving = weight.end is not None
@@ -113,6 +120,7 @@ def arenas_of(member: Member, data: Data) -> Arenas:
         g=views(flat_slope, shapes),
         norm=Norm(np.zeros(channels, np.float32), np.ones(channels, np.float32)),
         gates=_gates(member, member.width * positions),
+        prices=_prices(member),
         top=np.zeros((member.depth, member.width), np.float32),
         bottom=np.zeros((member.depth, member.width), np.float32),
     )
@@ -122,6 +130,11 @@ def _gates(member: Member, rows: int) -> Gates:
     shape = (member.depth, rows) if SKIPS[member.kind.block] else (0, rows)
     first = np.full(shape, member.gate.start, np.float32)
     return Gates(np.zeros(shape, np.float32), first, np.zeros(shape, np.float32))
+
+
+def _prices(member: Member) -> Prices:
+    shape = (member.depth, 3)
+    return Prices(np.ones(shape), np.ones(shape), np.full(shape, np.nan))
 
 
 def torch_start(member: Member, inputs: int, outputs: int) -> nn.Module:

@@ -71,7 +71,7 @@ def task_loss(logits, y, points):  # type: ignore[no-untyped-def]
 
 @kernel
 def right(logits, y, points):  # type: ignore[no-untyped-def]
-    """How many points the logits name rightly; -1 if any logit is not finite."""
+    """How many points the logits classify correctly; -1 if any logit is not finite."""
     hits = 0
     for n in range(points.size):
         named = 0

@@ -1,4 +1,4 @@
-"""A census for people: a terminal table and plain text; `page` has it as HTML."""
+"""A census as a terminal table and as plain text; `page` has it as HTML."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from io import StringIO
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from .advice import Advice, advise
+from ..advice import Advice, advise
+from ..record import Census
 from .grid import LINE, grid
-from .page import Origin, fragment, page
-from .record import Census
-from .rows import HEALTHY, Row, rows, worst_first
+from .rows import HEALTHY, LayerRow, rows, worst_first
 from .verdict import verdict
-
-__all__ = ["SCREENFUL", "Origin", "fragment", "page", "table", "text"]
 
 SCREENFUL = 15  # layers in a table that is not asked for all of them
 
@@ -59,7 +56,7 @@ class Shown:
         yield from _judged(self.census)
 
 
-def _hidden(found: Sequence[Row], listed: Sequence[Row], more: str) -> RenderResult:
+def _hidden(found: Sequence[LayerRow], listed: Sequence[LayerRow], more: str) -> RenderResult:
     """Remarks on all layers together, and how many are not shown."""
     lines = {row.layer.where for row in found}
     if len(lines) == 1 and "" not in lines:

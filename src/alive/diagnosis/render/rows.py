@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .record import BENDS_NOTHING, HAVE_MERGED, Census, LayerCensus, Tally
+from ..record import BENDS_NOTHING, HAVE_MERGED, Census, LayerCensus, Tally
 
 SEVERITIES = (
     "broken",
@@ -20,7 +20,7 @@ SEVERITIES = (
 HEALTHY = SEVERITIES.index("healthy")
 
 
-class Row(NamedTuple):
+class LayerRow(NamedTuple):
     """One layer; `number` is its place in the network, `severity` that of its worst trouble in SEVERITIES."""
 
     number: int
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What leads to the place: what made the input, and the activation."""
+        """How to find the layer: what made its input, and the activation."""
         return self.layer.label or self.layer.name
 
     @property
@@ -44,12 +44,12 @@ class Row(NamedTuple):
         return SEVERITIES[self.severity]
 
 
-def rows(census: Census) -> list[Row]:
+def rows(census: Census) -> list[LayerRow]:
     """Every layer, in the network's order."""
     return [_row(census, number, layer) for number, layer in enumerate(census.layers, start=1)]
 
 
-def worst_first(found: list[Row]) -> list[Row]:
+def worst_first(found: list[LayerRow]) -> list[LayerRow]:
     """By severity, within it by how much is dead, linear or merged, then in the network's order."""
     return sorted(found, key=lambda row: (row.severity, -_amount(row), row.number))
 
@@ -72,10 +72,10 @@ def number(value: float | None) -> str:
     return f"{figures}e{int(exponent)}"
 
 
-def _row(census: Census, place: int, layer: LayerCensus) -> Row:
+def _row(census: Census, place: int, layer: LayerCensus) -> LayerRow:
     units, signal, words = layer.units, layer.signal, census.words(layer)
     told = (layer.points, signal.spread, signal.rank, signal.gradient, words)
-    return Row(place, layer, units, *told, _severity(layer, units, words))
+    return LayerRow(place, layer, units, *told, _severity(layer, units, words))
 
 
 def _severity(layer: LayerCensus, units: Tally, words: tuple[str, ...]) -> int:
@@ -94,7 +94,7 @@ def _severity(layer: LayerCensus, units: Tally, words: tuple[str, ...]) -> int:
     return next(place for place, name in enumerate(SEVERITIES) if holds[name])
 
 
-def _amount(row: Row) -> float:
+def _amount(row: LayerRow) -> float:
     """How much of the layer is in its trouble, where that differs from layer to layer."""
     if row.trouble == "no signal":
         return float(HAVE_MERGED in row.words)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .advice import Advice
-from .record import Census
+from ..advice import Advice
+from ..record import Census
 
 
 class Verdict(NamedTuple):

@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from .record import BENDS_NOTHING, Census, Tally
-from .rows import Row, number
+from ..record import BENDS_NOTHING, Census, Tally
+from .rows import LayerRow, number
 
 NARROW, WORDS = 26, 22  # what long labels and words are folded to before columns are left out
 COLOURS = {"dead": "red", "linear": "yellow", "nonlinear": "green", "broken": "bold magenta", "unknown": "cyan"}
@@ -21,7 +21,7 @@ FOLD, LINE = "fold", "line"
 LEAST_MISSED = (
     *("nonlinear points", "linear points", FOLD, LINE, "rank"),
     *("nonlinear units", "died here first", "linear units", "gradient", "spread"),
-)  # what goes where there is no room, one after the other
+)  # left out one after the other where there is no room
 
 
 class Column(NamedTuple):
@@ -100,7 +100,7 @@ class Grid:
         return sum(taken) + 2 * len(taken)
 
 
-def grid(census: Census, found: Sequence[Row], listed: Sequence[Row]) -> Grid:
+def grid(census: Census, found: Sequence[LayerRow], listed: Sequence[LayerRow]) -> Grid:
     """The table of the listed layers, with all columns that say something of any layer."""
     labels = tuple(Text(row.label) for row in listed)  # a name is not markup
     signals = {"input": census.input, "output": census.output}
@@ -108,7 +108,9 @@ def grid(census: Census, found: Sequence[Row], listed: Sequence[Row]) -> Grid:
     units = reduce(Tally.plus, (row.units for row in found), Tally())
     ends = ("all", *told)
 
-    def column(name: str, cell: Callable[[Row], Text], total: Text | None = None, *, words: bool = False) -> Column:
+    def column(
+        name: str, cell: Callable[[LayerRow], Text], total: Text | None = None, *, words: bool = False
+    ) -> Column:
         rest = [Text(number(getattr(s, name))) if name in ("spread", "rank") else Text() for s in told.values()]
         return Column(name, tuple(map(cell, listed)), (total or Text(), *rest), words)
 
@@ -130,7 +132,7 @@ def grid(census: Census, found: Sequence[Row], listed: Sequence[Row]) -> Grid:
     return Grid(labels, ends, tuple(column for column in columns if column.name not in silent))
 
 
-def _silent(found: Sequence[Row]) -> set[str]:
+def _silent(found: Sequence[LayerRow]) -> set[str]:
     """The columns that would say nothing, of no layer, or the same of all."""
     says = {
         LINE: len({row.layer.where for row in found}) > 1,
@@ -156,7 +158,7 @@ def _count(tally: Tally, state: str) -> Text:
     return Text(str(count), COLOURS[state]) if count else Text("0", "dim")
 
 
-def _words(row: Row) -> Text:
+def _words(row: LayerRow) -> Text:
     return Text(", ").join(Text(word, "yellow" if word == BENDS_NOTHING else "bold red") for word in row.words)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .record import Census
+from ..record import Census
 
 # What can be found wrong. The word in the middle tells a fresh network from one that has left its start.
 INFINITE_FRESH, INFINITE_TRAINED = "infinite at the start", "infinite after training"

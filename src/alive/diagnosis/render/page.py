@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from jinja2 import Environment, PackageLoader
 
-from .._version import __version__
-from ..functional.signals import MERGED, RESOLVED
-from .advice import advise
-from .record import Census, Tally
-from .rows import HEALTHY, Row, number, rows, worst_first
+from ..._version import __version__
+from ...functional.signals import MERGED, RESOLVED
+from ..advice import advise
+from ..record import Census, Tally
+from .rows import HEALTHY, LayerRow, number, rows, worst_first
 from .verdict import verdict
 
 
@@ -61,7 +61,7 @@ def page(census: Census, title: str, origin: Origin | None = None) -> str:
 
 
 def _html(template: str, census: Census, **more: Any) -> str:
-    environment = Environment(loader=PackageLoader("alive.diagnosis", "templates"), autoescape=True)
+    environment = Environment(loader=PackageLoader("alive.diagnosis.render", "templates"), autoescape=True)
     found, advice = rows(census), advise(census)
     tallies = (census.units, census.points)
     return environment.get_template(template).render(
@@ -91,7 +91,7 @@ def kinds(tally: Tally, *, usual: bool = False) -> list[tuple[str, int]]:
     return [(state, n) for state, n in tally._asdict().items() if n or (usual and state not in ("broken", "unknown"))]
 
 
-def curves(found: Sequence[Row]) -> list[Curve]:
+def curves(found: Sequence[LayerRow]) -> list[Curve]:
     """Dead units, dead points, spread and gradient over the layers, where there are at least two to compare."""
     if len(found) < 2:
         return []

@@ -1,0 +1,124 @@
+"""The command that races cures on a model of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import AliveError
+from . import values
+from .own import Args, MayBeData, Points, Target, Traceback, loss_of, note, traced
+from .train import LOSS
+from .words import BatchNorm, Init, ModelSource, Seed, choice, command, completing, interruptible, pure, show, wrote
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from .sources import Typed
+
+STORE = Path("alive-cure.jsonl")
+
+
+def cure(
+    model: ModelSource,
+    data: MayBeData = None,
+    loss: Annotated[str | None, choice(LOSS, values.LOSSES, open_=True)] = None,
+    target: Target = None,
+    arg: Args = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of every cure that is not stopped as a loser.")] = 1000,
+    seeds: Annotated[int, typer.Option(min=1, help="Networks of each cure.")] = 3,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.001,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Points a step; by default a loader's, or 64.")] = None,
+    optimiser: Annotated[str, choice("Optimiser", values.OPTIMISERS)] = "adam",
+    points: Points = None,
+    cures: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cure",
+            help="Only this cure, such as mirrored, beside the network as it is; as often as needed.",
+            autocompletion=completing(values.CURES),
+        ),
+    ] = None,
+    store: Annotated[Path, typer.Option(help="File that keeps finished runs, to go on from after Ctrl-C.")] = STORE,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default one a core.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
+    init: Init = "glorot",
+    batch_norm: BatchNorm = False,
+    seed: Seed = 0,
+    whole: Traceback = False,
+) -> None:
+    """Race the cures that apply to a model, at equal budget on its own data and loss, and print the lines that win.
+
+    As it is, mirrored start, Jumpstart, both, batch norm, skips, Farkas layers, a lower rate, standardised inputs, and
+    what the census advises. Judged on held-out points. Losers are stopped early; Ctrl-C keeps what is finished.
+    """
+    from .. import race
+    from ..files import expect_writable
+    from . import sources
+
+    if html is not None:
+        expect_writable(html)
+    made: dict[str, Any] = {"args": tuple(arg or ()), "init": init, "batch_norm": batch_norm}
+    typed = sources.Typed(model, data, target=target, **made, seed=seed)
+    with interruptible(), pure(as_json), traced(whole):
+        make, given, source, notes = _opened(typed)
+        note(notes)
+        found = race.cure(
+            make,
+            given,
+            loss=loss if loss in values.LOSSES else loss_of(loss),
+            steps=steps,
+            seeds=seeds,
+            seed=seed,
+            lr=lr,
+            optimiser=optimiser,
+            batch_size=batch_size,
+            points=points,
+            cures=cures,
+            store=store,
+            jobs=jobs,
+            name=model,
+            source=source,
+        )
+    note(found.notes)
+    if html is not None:
+        from ..files import write_atomically
+
+        write_atomically(html, found.to_html(command()).encode())
+        wrote(html)
+    if as_json:
+        print(found.to_json())
+    else:
+        show(found)
+
+
+def _opened(typed: Typed) -> tuple[Callable[[], nn.Module], Any, str, tuple[str, ...]]:
+    """What makes the model, its data, what they are called, and what was decided."""
+    import torch
+
+    from ..data.files import Contents
+    from . import sources
+    from .sources.models import expect_plain, expect_size
+
+    own = sources.is_own(typed.model)
+    if own:
+        expect_plain(init=typed.init, batch_norm=typed.batch_norm)
+        torch.manual_seed(typed.seed)
+        make: Callable[[], nn.Module] = sources.maker(typed.model, typed.args)
+    elif typed.args:
+        raise AliveError("--arg is for models of your own", "Use --init and --batch-norm for a depth x width network")
+    else:
+        expect_size(typed.model)
+    source, notes = sources.source_of(typed.model, typed.data)
+    torch.manual_seed(typed.seed)  # for data that are drawn
+    raw = sources.data(source, target=typed.target)
+    notes += raw.notes if isinstance(raw, Contents) else ()
+    if own:
+        return make, raw, source, notes
+    fitting = sources.labelled(raw, name=source).as_floats()
+    built: dict[str, Any] = {"init": typed.init, "batch_norm": typed.batch_norm}
+    return lambda: sources.model(typed.model, fitting, **built, seed=torch.initial_seed()), fitting, source, notes

@@ -1,0 +1,159 @@
+"""The command that removes what a network does not need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import AliveError
+from .own import Args, MayBeData, Points, Target, Traceback, Weights, note, traced
+from .words import BatchNorm, Init, ModelSource, Seed, command, interruptible, pure, show, wrote
+
+if TYPE_CHECKING:
+    from ..surgery import Shrunk
+    from .sources import Typed
+
+BOX = "Prove it for every input in these bounds: 0,1 for each entry, or data for the range of the data."
+OUT = "File for the small network's weights: .safetensors, to be loaded with --weights."
+EVERY = 10  # of data without a test part, one point of so many is held out
+
+
+def shrink(
+    model: ModelSource,
+    data: MayBeData = None,
+    points: Points = None,
+    target: Target = None,
+    arg: Args = None,
+    weights: Weights = None,
+    box: Annotated[str | None, typer.Option(help=BOX)] = None,
+    time_limit: Annotated[float, typer.Option(min=0, help="Seconds for proofs; what is undecided then stays.")] = 60.0,
+    out: Annotated[Path | None, typer.Option(help=OUT)] = None,
+    onnx: Annotated[Path | None, typer.Option(help="Also write the small network as ONNX, and check it.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a page that shows which units went, and why.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    init: Init = "glorot",
+    batch_norm: BatchNorm = False,
+    seed: Seed = 10,
+    whole: Traceback = False,
+) -> None:
+    """Remove dead units and merge linear ones; outputs stay the same on the data, or with --box on all inputs in it."""
+    from .. import surgery
+    from ..feed.threads import few_threads
+    from ..files import expect_writable
+    from . import sources
+
+    for file in (out, onnx, html):
+        if file is not None:
+            expect_writable(file)
+    ends = _ends(box)
+    typed = sources.Typed(
+        model,
+        data,
+        args=tuple(arg or ()),
+        weights=weights,
+        target=target,
+        points=points,
+        init=init,
+        batch_norm=batch_norm,
+        seed=seed,
+    )
+    with interruptible(), pure(as_json), traced(whole):
+        opened = sources.opened(typed)
+        network = opened.model.eval()
+        given, other, said = _held_out(typed, opened.data)
+        note((*opened.notes, *said))
+        with few_threads(network):
+            done = surgery.shrink(network, given, box=ends, held_out=other, time_limit=time_limit, seed=seed)
+            _write(done, typed, opened.source, given, out=out, onnx=onnx, html=html)
+    if as_json:
+        print(done.report.to_json())
+    else:
+        _show(done)
+
+
+def _ends(box: str | None) -> Any:
+    """The box as it was typed."""
+    if box is None or box == "data":
+        return box
+    try:
+        lo, hi = (float(end) for end in box.split(","))
+    except ValueError:
+        raise AliveError(
+            f"cannot read --box {box!r}", "Write --box 0,1 or --box data; with a minus, --box=-1,1"
+        ) from None
+    return lo, hi
+
+
+def _held_out(typed: Typed, form: Any) -> tuple[Any, Any, tuple[str, ...]]:
+    """The points to judge by, those that are held out, and a note on them."""
+    import torch
+
+    from . import sources
+
+    try:
+        raw, _, _ = sources.found(_of_test(typed))
+    except AliveError:
+        if form.length is None or form.length < 2 * EVERY:
+            return form, None, ()
+        out = torch.arange(form.length) % EVERY == EVERY - 1
+        parts = [form.take(mask.nonzero()[:, 0]) for mask in (~out, out)]
+        return *parts, (f"held out: every {EVERY}th point, {int(out.sum()):,} in all",)
+    return form, raw, ("held out: the test points",)
+
+
+def _of_test(typed: Typed) -> Typed:
+    from dataclasses import replace
+
+    return replace(typed, split="test")
+
+
+def _write(
+    done: Shrunk, typed: Typed, data: str, given: Any, *, out: Path | None, onnx: Path | None, html: Path | None
+) -> None:
+    """The files that were asked for."""
+    from .. import surgery
+    from ..files import write_atomically
+
+    if out is not None:
+        surgery.save_shrunk(done.model, out)
+        wrote(out)
+    if onnx is not None:
+        from ..surgery.shrink.calls import Calls
+
+        call = Calls(given, done.model).first()
+        inputs = call.leaves()
+        if len(inputs) != 1:
+            raise AliveError(
+                f"the model takes {len(inputs)} inputs, and only models of one are written", "Leave --onnx out"
+            )
+        surgery.to_onnx(done.model, onnx, inputs[0][:16])
+        wrote(onnx)
+    if html is not None:
+        from ..surgery.shrink.page import Source, page
+
+        source = Source(command=command(), model=typed.model, data=data)
+        write_atomically(html, page(done.report, f"{typed.model}, shrunk", source).encode())
+        wrote(html)
+
+
+def _show(done: Shrunk) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    report = done.report
+    show(Text(report.ground_in_words, style="bold"))
+    grid = Table(box=None, pad_edge=False)
+    for name, side in (("layer", "left"), ("units", "right"), ("connections", "right"), ("why", "left")):
+        grid.add_column(name, justify=side)  # type: ignore[arg-type]
+    for layer in report.layers:
+        grid.add_row(
+            Text(layer.layer),
+            f"{layer.units:,} to {layer.units_left:,}",
+            f"{layer.connections:,} to {layer.connections_left:,}",
+            Text(layer.in_words),
+        )
+    show(grid)
+    for line in report.lines:
+        show(Text(line))

@@ -1,0 +1,103 @@
+"""Inputs and targets of any source, in memory: what can be trained on, and a test set where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..data import Data, tensors
+from ..data.files import Contents
+from ..errors import AliveError
+from . import batches
+from .arrays import as_tensor, is_array
+from .raw import by_name, follows
+
+
+def labelled(found: Any, *, real: bool | None = None, model: nn.Module | None = None, name: str | None = None) -> Data:
+    """Inputs and targets of whatever people call data, as a record that can be trained on.
+
+    `real` as in `alive.data.tensors`; with a model, by its forward() what is an input and what is a target. `name` is
+    what data without a name of their own are called.
+
+    >>> labelled(([[0.0], [1.0], [2.0]], [0, 1, 1])).classes
+    2
+    """
+    found = parted(name or "data", by_name(found) if isinstance(found, str | PathLike) else found)
+    if isinstance(found, Data):
+        return found
+    name, (x, y), (test_x, test_y) = parts(name or "data", found, model or nn.Identity())
+    if y is None:
+        raise AliveError(f"{name} has no targets to train on", "Give (x, y): arrays x and y, or a column named y")
+    return tensors(x, y, test_x=test_x, test_y=test_y, name=name, integers=True, real=real)
+
+
+def parted(name: str, made: Any) -> Any:
+    """Data that come with a test set, (x, y, test_x, test_y) or {"train": ..., "test": ...}, as such; others as is."""
+    if isinstance(made, tuple) and len(made) == 4 and _has_test(*made):
+        return Contents(name, tuple(made[:2]), tuple(made[2:]))
+    if (
+        isinstance(made, Mapping)
+        and "train" in made
+        and not (isinstance(made["train"], Tensor) or is_array(made["train"]))
+    ):
+        return Contents(name, made["train"], made.get("test"))
+    return made
+
+
+def _has_test(x: Any, y: Any, test_x: Any, test_y: Any) -> bool:
+    """Whether four parts are a training and a test set, and not four batches, as x.split(5) makes them."""
+    if not all(isinstance(part, Tensor) or is_array(part) for part in (x, y, test_x, test_y)):
+        return not isinstance(x, tuple)
+    x, y, test_x, test_y = (as_tensor(part) for part in (x, y, test_x, test_y))
+    if x.shape[1:] != test_x.shape[1:] or y.shape[1:] != test_y.shape[1:]:
+        return False
+    return x.shape[:1] == y.shape[:1] and test_x.shape[:1] == test_y.shape[:1] and not follows(x, y)
+
+
+Part = tuple[Any, Any]
+
+
+def parts(source: Any, found: Any, model: nn.Module) -> tuple[str, Part, Part]:
+    """Name, training set and test set of what was found, in memory."""
+    name = found.name if isinstance(found, Contents) else source if isinstance(source, str) else "data"
+    if not isinstance(found, Contents):
+        return name, _collected(name, found, model), (None, None)
+    train, test = (None if p is None else replace(found, train=p, test=None) for p in (found.train, found.test))
+    return name, _collected(name, train, model), (None, None) if test is None else _collected(name, test, model)
+
+
+def _collected(name: str, found: Any, model: nn.Module) -> tuple[Any, Any]:
+    """All inputs and all targets; targets are None where there are none."""
+    read = [(batches.inputs(batch, model), batches.targets(batch, model)) for batch in batches.of(found, model)]
+    if not read:
+        raise AliveError(f"{name} holds no points", "Give at least one")
+    has_targets = read[0][1] is not None
+    x = _joined([_without(x, y) for x, y in read])
+    return x, _joined([as_tensor(y) for _, y in read]) if has_targets else None
+
+
+def _without(inputs: Any, targets: Any) -> Any:
+    """Inputs by name without the targets, which some models take too, for a loss of their own."""
+    if not isinstance(inputs, Mapping):
+        return inputs
+    return {name: part for name, part in inputs.items() if part is not targets}
+
+
+def _joined(parts: list[Any]) -> Any:
+    first = parts[0]
+    if isinstance(first, Mapping):
+        return {key: _joined([each[key] for each in parts]) for key in first}
+    if isinstance(first, list | tuple):
+        return tuple(_joined([each[k] for each in parts]) for k in range(len(first)))
+    try:
+        return torch.cat(parts) if len(parts) > 1 else first
+    except (RuntimeError, TypeError) as error:
+        raise AliveError(
+            f"the batches cannot be put together: {str(error).splitlines()[0].rstrip('.')}",
+            "Give points of one shape, and targets that are tensors",
+        ) from None

@@ -1,0 +1,335 @@
+"""Linear units: merged into as many as the next layer can tell apart, and whole linear layers fused with the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from scipy.linalg import qr
+from torch import Tensor, fx, nn
+
+from ..reading import replace_module
+from .graph import Layer, Reader, Reading, Space, steps_back
+from .observed import Ends
+from .pieces import Pieces
+from .record import Gone
+from .remove import same_scale, units
+from .weights import (
+    Journal,
+    add_to_bias,
+    bias_of,
+    columns,
+    cut,
+    set_columns,
+    set_parameter,
+    set_weight,
+    weight_of,
+)
+
+MARGIN = 1e-6  # by which a new unit stays above its last knot, relative to its range
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear:
+    """The linear units of a layer: what they say is gains x + shifts.
+
+    places     among the channels that are left
+    gains      [L, n]; shifts [L]
+    lo, hi     of what they say, [L]
+    movable    whether a constant can be taken out of them into the next bias: no border of zeros, no padded mean
+    """
+
+    bent: fx.Node | None
+    pieces: Pieces | None
+    places: Tensor
+    gains: Tensor
+    shifts: Tensor
+    lo: Tensor
+    hi: Tensor
+    movable: bool
+
+
+def merge_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) -> list[Gone]:
+    """Leave as many of the linear units as the rank of what the next layers read from them."""
+    found = linear_units(reading, space, ends)
+    if found is None or len(found.places) < 2:
+        return []
+    tolerance = same_scale(reading)
+    rows = found.gains if found.movable else torch.cat([found.gains, found.shifts[:, None]], 1)
+    basis = independent(rows, tolerance)
+    read = torch.cat([columns(reader, len(space.kept))[:, found.places] for reader in space.readers])
+    seen = _factored(read, rows, tolerance, fewer_than=len(basis)) if _can_mix(found) else None
+    if seen is not None:
+        return _mix(reading, space, found, seen, ends, journal)
+    if len(basis) < len(found.places):
+        return _express(space, found, rows, basis, journal)
+    return []
+
+
+def linear_units(reading: Reading, space: Space, ends: Ends) -> Linear | None:
+    """The linear units of a space; None where its way from one layer to its readers is not straight."""
+    way = _way(reading, space)
+    if way is None:
+        return None
+    bent, kinds = way
+    layer = space.producers[0]
+    gains, shifts = weight_of(layer).flatten(1), bias_of(layer)
+    lo, hi = (end[space.kept] for end in ends[bent if bent is not None else layer.node])
+    pieces, places = None, torch.arange(len(shifts))
+    if bent is not None:
+        pieces = reading.pieces(bent)
+        assert isinstance(bent.args[0], fx.Node)
+        piece = pieces.within(*(end[space.kept] for end in ends[bent.args[0]]))
+        slope, offset = pieces.slope(piece), pieces.offset(piece)
+        places = ((piece >= 0) & (slope != 0)).nonzero()[:, 0]
+        gains, shifts = slope[:, None] * gains, slope * shifts + offset
+    movable = "padded" not in kinds and not any(reader.layer.padded for reader in space.readers)
+    return Linear(bent, pieces, places, gains[places], shifts[places], lo[places], hi[places], movable)
+
+
+def _way(reading: Reading, space: Space) -> tuple[fx.Node | None, set[str]] | None:
+    """The one activation between a layer and its readers, and what else is on the way; None if there is more."""
+    plain = len(space.producers) == 1 and space.readers and space.producers[0].groups == 1
+    if not plain or any(not isinstance(each, nn.PReLU) for each, _ in space.each):
+        return None
+    bents, kinds = set(), set()
+    for reader in space.readers:
+        if reader.layer.groups > 1:
+            return None
+        steps = list(steps_back(reading, reader, space.producers[0]))[::-1]
+        bent = [place for place, (_, kind) in enumerate(steps) if kind == "bent"]
+        if len(bent) > 1 or any(kind not in ("same", "mean", "padded", "bent") for _, kind in steps):
+            return None
+        if bent and any(kind != "same" for _, kind in steps[: bent[0]]):
+            return None
+        bents.add(steps[bent[0]][0] if bent else None)
+        kinds |= {kind for _, kind in steps}
+    return (bents.pop(), kinds) if len(bents) == 1 else None
+
+
+def independent(rows: Tensor, tolerance: float) -> list[int]:
+    """Rows that all others are combinations of, as few as there can be.
+
+    >>> independent(torch.tensor([[1.0, 0.0], [2.0, 0.0], [1.0, 1.0]]).double(), 1e-9)
+    [0, 2]
+    """
+    norms = rows.norm(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
+    triangle, order = qr((rows / norms[:, None]).numpy().T, mode="r", pivoting=True)
+    size = torch.from_numpy(triangle).diagonal().abs()
+    rank = int((size > tolerance * float(size[0])).sum())
+    # Of rows that are equally far from all others, the first is named.
+    return sorted(int(place) for place in order[:rank])
+
+
+def _express(space: Space, found: Linear, rows: Tensor, basis: Sequence[int], journal: Journal) -> list[Gone]:
+    """Write the other units as combinations of those in the basis; what is left over is a constant."""
+    count, places = len(space.kept), found.places
+    kept = torch.tensor(basis)
+    others = torch.tensor([place for place in range(len(places)) if place not in set(basis)])
+    solved = torch.linalg.lstsq(rows[kept].T, rows[others].T, driver="gelsd").solution.T  # [others, basis]
+    rest = found.shifts[others] - solved @ found.shifts[kept] if found.movable else torch.zeros(len(others)).double()
+    gone = []
+    for other in others.tolist():
+        said = f"a combination of {len(basis)} others that are linear too"
+        gone += units(space, int(places[other]), "linear", said)
+    for reader in space.readers:
+        read = columns(reader, count)
+        add_to_bias(reader.layer, _summed(reader, read[:, places[others]] @ rest), journal)
+        read[:, places[kept]] += read[:, places[others]] @ solved
+        set_columns(reader, read, journal)
+    left = torch.ones(count, dtype=torch.bool)
+    left[places[others]] = False
+    cut(space, left.nonzero()[:, 0], journal)
+    return gone
+
+
+def _can_mix(found: Linear) -> bool:
+    """Whether units can be made that are linear again: shifted far enough up, with the shift in the next bias."""
+    if found.bent is None:
+        return True
+    assert found.pieces is not None
+    bounded = bool((found.lo.isfinite() & found.hi.isfinite()).all())
+    return found.movable and bounded and found.pieces.open_end is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factors:
+    """read @ rows = outer @ inner with as few inner rows as possible; inner = mixing @ rows."""
+
+    outer: Tensor
+    inner: Tensor
+    mixing: Tensor
+
+
+def _factored(read: Tensor, rows: Tensor, tolerance: float, *, fewer_than: int) -> Factors | None:
+    """The factors, if there are fewer than so many."""
+    if min(len(read), rows.shape[1]) >= fewer_than and fewer_than > 512:
+        return None  # nothing makes a low rank likely, and it would take long to look
+    outer, size, inner = torch.linalg.svd(read @ rows, full_matrices=False)
+    rank = max(1, int((size > tolerance * size[0]).sum())) if len(size) else 0
+    if not 0 < rank < fewer_than or float(size[0]) == 0:
+        return None
+    outer, size, inner = outer[:, :rank], size[:rank], inner[:rank]
+    return Factors(outer * size, inner, (outer.T @ read) / size[:, None])
+
+
+def _mix(reading: Reading, space: Space, found: Linear, seen: Factors, ends: Ends, journal: Journal) -> list[Gone]:
+    """Put new units, mixed of the linear ones, in the place of the first of them."""
+    count, places, rank = len(space.kept), found.places, len(seen.inner)
+    layer = space.producers[0]
+    new, old = places[:rank], places[rank:]
+    weights, biases = weight_of(layer), bias_of(layer)
+    inputs = weights.flatten(1).shape[1]
+    least, most = _reach(found, seen)
+    lifts = _lifts(found, least, most) if found.bent is not None else torch.zeros(rank).double()
+    base = lifts if found.movable else torch.zeros(rank).double()
+    _set_ends(reading, space, ends, space.kept[new], (least + base, most + base), journal)
+    weights[new] = seen.inner[:, :inputs].reshape(rank, *weights.shape[1:])
+    biases[new] = seen.inner[:, inputs] if not found.movable else lifts
+    gone = []
+    for place in old.tolist():
+        gone += units(space, place, "linear", f"the next layer reads {rank} mixtures of {len(places)} linear units")
+    set_weight(layer, weights, journal)
+    add_to_bias(layer, biases - bias_of(layer), journal)
+    start = 0
+    for reader in space.readers:
+        read = columns(reader, count)
+        outer = seen.outer[start : start + len(read)]
+        start += len(read)
+        if found.movable:
+            add_to_bias(reader.layer, _summed(reader, read[:, places] @ found.shifts - outer @ lifts), journal)
+        read[:, new] = outer
+        set_columns(reader, read, journal)
+    left = torch.ones(count, dtype=torch.bool)
+    left[old] = False
+    cut(space, left.nonzero()[:, 0], journal)
+    return gone
+
+
+def _reach(found: Linear, seen: Factors) -> tuple[Tensor, Tensor]:
+    """Between which numbers each mixture lies."""
+    fixed = found.shifts if found.movable else torch.zeros_like(found.shifts)
+    lo, hi = found.lo - fixed, found.hi - fixed
+    up, down = seen.mixing.clamp(min=0), seen.mixing.clamp(max=0)
+    least, most = up @ lo + down @ hi, up @ hi + down @ lo
+    return least.nan_to_num(nan=-torch.inf), most.nan_to_num(nan=torch.inf)
+
+
+def _lifts(found: Linear, least: Tensor, most: Tensor) -> Tensor:
+    """How far up each new unit must be shifted so that it never falls below the last knot."""
+    assert found.pieces is not None
+    assert found.pieces.open_end is not None
+    return found.pieces.open_end - least + MARGIN * (most - least)
+
+
+def _set_ends(
+    reading: Reading, space: Space, ends: Ends, units: Tensor, reach: tuple[Tensor, Tensor], journal: Journal
+) -> None:
+    """From now on the new units are known by their own range, wherever they go: no step on their way bends them."""
+    for node, (lo, hi) in list(ends.items()):
+        if reading.spaces.get(node) is space:
+            journal.note_way_back(partial(ends.__setitem__, node, (lo, hi)))
+            lo, hi = lo.clone(), hi.clone()
+            lo[units], hi[units] = reach
+            ends[node] = lo, hi
+
+
+def _summed(reader: Reader, change: Tensor) -> Tensor:
+    """What constants in the rows of `columns` add to each output."""
+    return change.reshape(len(reader.layer.module.weight), -1).sum(1)
+
+
+def fuse_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) -> list[Gone] | str:
+    """Fuse a layer whose units are all linear with the one that reads it; in words why not, if it cannot be."""
+    found = linear_units(reading, space, ends)
+    if found is None or len(found.places) < len(space.kept) or len(space.readers) != 1:
+        return []
+    first, second = space.producers[0], space.readers[0].layer
+    if _reshaped(reading, space):
+        return f"{first.path} is wholly linear, but what it says is reshaped before {second.path} reads it"
+    activation = None if found.bent is None else reading.module_of(found.bent)
+    if found.bent is not None and activation is None:
+        return f"{first.path} is wholly linear, but its activation is no module of its own that could be taken out"
+    made = _product(first, second, found)
+    if made is None:
+        return f"{first.path} is wholly linear, but the kernels of two convolutions would make a larger one"
+    weight, bias, geometry = made
+    numbers = sum(p.numel() for layer in (first, second) for p in layer.module.parameters())
+    if weight.numel() + bias.numel() > numbers:
+        return f"{first.path} is wholly linear, but fused with {second.path} it would have more weights"
+    gone = [
+        gone
+        for place in range(len(space.kept))
+        for gone in units(space, place, "fused", f"{first.path} is one affine map with {second.path}")
+    ]
+    _put(reading, space, activation, deepcopy(geometry.module), (weight, bias), journal)
+    return gone
+
+
+def _reshaped(reading: Reading, space: Space) -> bool:
+    steps = steps_back(reading, space.readers[0], space.producers[0])
+    shape = space.producers[0].node.meta["val"].shape
+    return any(kind not in ("same", "bent") or node.meta["val"].shape != shape for node, kind in steps)
+
+
+def _product(first: Layer, second: Layer, found: Linear) -> tuple[Tensor, Tensor, Layer] | None:
+    """Weight and bias of two layers in one, and the layer whose kernel, stride and padding it has."""
+    read = weight_of(second)
+    gains = found.gains.reshape(len(found.gains), *weight_of(first).shape[1:])
+    if isinstance(first.module, nn.Linear):
+        return read @ gains, read @ found.shifts + bias_of(second), first
+    if _is_pointwise(second):
+        read = read.flatten(1)
+        return torch.einsum("oc,c...->o...", read, gains), read @ found.shifts + bias_of(second), first
+    if _is_pointwise(first) and (not second.padded or bool((found.shifts == 0).all())):
+        weight = torch.einsum("oc...,cn->on...", read, gains.flatten(1))
+        return weight, read.flatten(2).sum(2) @ found.shifts + bias_of(second), second
+    return None
+
+
+def _is_pointwise(layer: Layer) -> bool:
+    module: Any = layer.module
+    one = all(size == 1 for size in (*module.kernel_size, *module.stride))
+    return one and not layer.padded and layer.groups == 1
+
+
+def _put(
+    reading: Reading,
+    space: Space,
+    activation: tuple[str, nn.Module] | None,
+    module: Any,
+    numbers: tuple[Tensor, Tensor],
+    journal: Journal,
+) -> None:
+    """Put the fused layer in the second's place, and nothing in the places of the first and the activation."""
+    first, second = space.producers[0], space.readers[0].layer
+    old_first, old_second = first.module, second.module
+    blank, quiet = nn.Identity(), nn.Identity()
+    replace_module(reading.model, old_second, module)
+    replace_module(reading.model, old_first, blank)
+    if activation is not None:
+        replace_module(reading.model, activation[1], quiet)
+    padded = second.padded
+    second.module, second.padded = module, first.padded or second.padded
+    set_weight(second, numbers[0], journal)
+    set_parameter(module, "bias", numbers[1], journal)
+    readers = [r for s in reading.all_spaces() for r in s.readers if r.layer is first]
+    for reader in readers:
+        reader.layer = second
+    fixed = space.fixed
+    space.fixed = f"{first.path} is part of {second.path} now"
+
+    def back() -> None:
+        replace_module(reading.model, module, old_second)
+        replace_module(reading.model, blank, old_first)
+        if activation is not None:
+            replace_module(reading.model, quiet, activation[1])
+        second.module, second.padded, space.fixed = old_second, padded, fixed
+        for reader in readers:
+            reader.layer = first
+
+    journal.note_way_back(back)

@@ -1,0 +1,287 @@
+"""Shrink a finished network: the same function with fewer units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from time import monotonic
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import AliveError, expect
+from ...nn.farkas import materialised
+from ...provenance import tensors as all_tensors
+from ...taps import bare, watchers
+from ...torch_private import BatchNorm
+from ..fold import merge_batch_norm_
+from ..reading import copied, evaluating
+from .boxes import Box, box_of
+from .calls import Call, Calls
+from .certified import certify_units
+from .graph import Layer, Reading, Space
+from .merge import fuse_linear, merge_linear
+from .observed import Ends, observe, provoke
+from .record import Difference, Gone, LayerChange, Proofs, Report, Shrunk
+from .remove import remove_multiples, remove_quiet
+from .weights import Journal
+
+AT_ONCE = 256  # points the graph is run on at once
+TRIED = 1024  # points of the box on which the two networks are compared
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}  # of the largest output; half precisions 1e-2
+ROUNDS = 4  # of removal: what goes in one layer may free another
+
+
+def shrink(
+    model: nn.Module,
+    data: Any = None,
+    *,
+    box: tuple[float | Tensor, float | Tensor] | str | None = None,
+    held_out: Any = None,
+    example: Any = None,
+    time_limit: float = 60.0,
+    seed: int = 0,
+) -> Shrunk:
+    """Copy a network without the units it does not need: dead, constant, multiple, linear; its outputs stay the same.
+
+    data        whatever `alive.census` takes. Without a box, units are judged by it: what goes is *observed* to be
+                dead or linear on these points, and the outputs on them stay the same; other inputs may differ
+    box         (lo, hi), numbers or tensors of the shape of a point, or "data" for the range of the data. What goes is
+                then *certified*: proved dead or linear for every input of the box. What is not decided stays
+    held_out    data on which the difference is measured as well
+    example     a batch that tells the shape of the inputs, if there is a box and no data
+    time_limit  seconds for the proofs by linear and integer programming
+
+    The model must be in eval mode if it has batch norms, which are written into the layers before them. It is not
+    changed. What cannot be followed is left as it is, and `report.notes` says what and why.
+
+    >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    >>> with torch.no_grad():
+    ...     _ = net[0].weight.copy_(torch.tensor([[1.0, 0.0], [2.0, 0.0], [1.0, 1.0]]))
+    ...     _ = net[0].bias.copy_(torch.tensor([0.0, 0.0, -9.0]))
+    >>> small = shrink(net, box=(-torch.ones(2), torch.ones(2)))
+    >>> small.model[0], small.report.reasons
+    (Linear(in_features=2, out_features=1, bias=True), {'dead': 1, 'multiple': 1})
+    """
+    began = monotonic()
+    root = bare(model)
+    _expect_fit(root, data, box, example, time_limit)
+    small = materialised(copied(root)).eval()
+    calls = Calls(data if data is not None else _example(example, box, root), root)
+    region = None if box is None else box_of(box, calls, seed)
+    judged = calls if region is None else region.points(TRIED)
+    first = next(iter(judged))
+    size = min(first.points, AT_ONCE)
+    with evaluating(root, small):
+        for call in (first, *([] if held_out is None else [Calls(held_out, root).first()])):
+            _expect_runs(root, call)
+        trial = first.rows(torch.arange(size))
+        merge_batch_norm_(small, _positional(trial)) if _has_norms(small) else None
+        reading = Reading(small, trial)
+        before = {layer.path: _size(layer) for layer in reading.layers}
+        proofs: Proofs | None = None
+        if region is None:
+            ends = observe(reading, judged, size)
+        else:
+            ends = provoke(reading, region, chain(judged, calls), size)
+            ends, proofs = certify_units(reading, region, ends, time_limit)
+        operation = Operation(root, reading, ends, trial)
+        gone = operation.run()
+        on_data, others = difference(root, small, judged), None
+        if held_out is not None:
+            others = difference(root, small, Calls(held_out, root))
+    _expect_same(on_data, small)
+    notes = (*operation.notes, *_unseen(small, reading, before))
+    layers = tuple(_change(layer, before, gone, operation.why_kept(layer)) for layer in reading.layers)
+    seen = sum(call.points for call in judged)
+    sizes = (_parameters(root), _parameters(small))
+    return Shrunk(
+        small, Report(_ground(region), seen, layers, *sizes, on_data, others, proofs, notes, monotonic() - began)
+    )
+
+
+class Operation:
+    """One removal after the other, each tried on an example and taken back if the outputs change."""
+
+    def __init__(self, model: nn.Module, reading: Reading, ends: Ends, trial: Call) -> None:
+        self.reading, self.ends, self.trial = reading, ends, trial
+        self.before = list(_floats(trial(model)))
+        self.gone: list[Gone] = []
+        self.left: dict[Space, str] = {}
+
+    def run(self) -> list[Gone]:
+        """Remove what can go until nothing more can, then fuse whole linear layers."""
+        spaces = self.reading.all_spaces()
+        for _ in range(ROUNDS):
+            before = len(self.gone)
+            for space in reversed(spaces):
+                self._try(space, lambda s, j: remove_quiet(self.reading, s, self.ends, j))
+            for space in spaces:
+                self._try(space, lambda s, j: remove_multiples(self.reading, s, j))
+                self._try(space, lambda s, j: merge_linear(self.reading, s, self.ends, j))
+            if len(self.gone) == before:
+                break
+        for space in spaces:
+            self._try(space, lambda s, j: fuse_linear(self.reading, s, self.ends, j))
+        return self.gone
+
+    @property
+    def notes(self) -> list[str]:
+        """Why spaces were left as they were, where that was decided here."""
+        return list(self.left.values())
+
+    def why_kept(self, layer: Layer) -> str:
+        """Why no unit of a layer was looked at; empty if they were."""
+        space = self.reading.spaces[layer.node]
+        return "" if "is part of" in space.fixed else space.fixed
+
+    def _try(self, space: Space, change: Callable[[Space, Journal], list[Gone] | str]) -> None:
+        if space.fixed:
+            return
+        journal = Journal()
+        found = change(space, journal)
+        if isinstance(found, str):
+            self.left[space] = found
+        elif found:
+            why = self._fault()
+            if why:
+                journal.undo()
+                self.left[space] = f"{', '.join(layer.path for layer in space.producers)}: {why}"
+                space.fix(why)
+            else:
+                self.gone += found
+
+    def _fault(self) -> str:
+        """What is wrong with the network as it is now; empty if nothing."""
+        try:
+            after = list(_floats(self.trial(self.reading.model)))
+        except Exception as error:
+            said = str(error).strip().splitlines() or [type(error).__name__]
+            return f"cut smaller, the network cannot run, so that its size must be written in the forward ({said[0]})"
+        for one, other in zip(self.before, after, strict=True):
+            apart, scale = _apart(one, other)
+            if not apart <= tolerance(one) * max(scale, 1e-30):
+                return f"without these units the outputs differ by {apart:.3g}, more than rounding explains"
+        return ""
+
+
+def tolerance(output: Tensor) -> float:
+    """How far outputs may move by rounding, relative to the largest."""
+    return TOLERANCE.get(output.dtype, 1e-2)
+
+
+def difference(one: nn.Module, other: nn.Module, calls: Any) -> Difference:
+    """How far two networks are apart on all points."""
+    points, largest, scale, agree, scored = 0, 0.0, 0.0, 0, True
+    for call in calls:
+        pairs = list(zip(_floats(call(one)), _floats(call(other)), strict=True))
+        for a, b in pairs:
+            apart, size = _apart(a, b)
+            largest, scale = max(largest, apart), max(scale, size)
+        a, b = pairs[0]
+        scored &= a.ndim == 2 and len(a) == call.points and a.shape[1] > 1
+        agree += int((a.argmax(1) == b.argmax(1)).sum()) if scored else 0
+        points += call.points
+    return Difference(points, largest, largest / scale if scale else largest, agree / points if scored else None)
+
+
+def _floats(output: Any) -> list[Tensor]:
+    return [x.detach() for x in all_tensors(output) if x.is_floating_point()]
+
+
+def _apart(one: Tensor, other: Tensor) -> tuple[float, float]:
+    """The largest difference, and the largest size of the first; a NaN makes it NaN."""
+    if not one.numel():
+        return 0.0, 0.0
+    return float((one - other).abs().max()), float(one.abs().max())
+
+
+def _expect_fit(model: nn.Module, data: Any, box: Any, example: Any, time_limit: float) -> None:
+    live = [path for path, module in model.named_modules() if isinstance(module, BatchNorm) and module.training]
+    if live:
+        raise AliveError(
+            f"{live[0] or 'the model'} is a batch norm in training mode, whose outputs change from batch to batch",
+            "Call model.eval() first: only then is it one function that can be kept",
+        )
+    expect(
+        [
+            (next(watchers(model), None) is None, "something is attached to the model; call its detach() first"),
+            (data is not None or box is not None, "units are judged by data, or over a box: give one of them"),
+            (data is not None or box != "data", 'box="data" is the range of the data, and there are none'),
+            (time_limit >= 0, f"time_limit must be at least 0 seconds, got {time_limit}"),
+        ]
+    )
+
+
+def _expect_runs(model: nn.Module, call: Call) -> None:
+    try:
+        call(model)
+    except Exception as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        shapes = ", ".join(str(list(x.shape)) for x in call.leaves())
+        raise AliveError(
+            f"the model could not run on inputs {shapes}: {said[0].rstrip('.')}",
+            "Check the shapes that forward() expects",
+        ) from error
+
+
+def _example(example: Any, box: Any, model: nn.Module) -> Any:
+    """A batch that tells the shape of a point: the example, or one in the corner of the box."""
+    if example is not None:
+        return example
+    sides = [side for side in box if isinstance(side, Tensor) and side.ndim]
+    if not sides:
+        raise AliveError(
+            "two numbers make a box of no known shape",
+            "Give data or an example beside them, or two tensors of the shape of a point",
+        )
+    kind = next((p.dtype for p in model.parameters()), torch.float32)
+    return sides[0].detach().to(kind)[None]
+
+
+def _positional(call: Call) -> Any:
+    """A call as `fold` takes examples."""
+    return call.keywords if call.keywords and not call.args else call.args
+
+
+def _has_norms(model: nn.Module) -> bool:
+    return any(isinstance(module, BatchNorm) for module in model.modules())
+
+
+def _ground(region: Box | None) -> Any:
+    return "observed" if region is None else "certified"
+
+
+def _size(layer: Layer) -> tuple[int, int]:
+    return len(layer.module.weight), layer.module.weight.numel()
+
+
+def _change(layer: Layer, before: dict[str, tuple[int, int]], gone: list[Gone], kept: str) -> LayerChange:
+    units, connections = before[layer.path]
+    own = tuple(sorted((g for g in gone if g.layer == layer.path), key=lambda g: g.unit))
+    left = (0, 0) if any(g.why == "fused" for g in own) else _size(layer)
+    return LayerChange(layer.path, units, left[0], connections, left[1], own, kept)
+
+
+def _unseen(model: nn.Module, reading: Reading, before: dict[str, Any]) -> list[str]:
+    """Layers that the graph shows no plain call of."""
+    from .graph import LAYERS
+
+    seen = set(before)
+    found = [path for path, m in model.named_modules() if isinstance(m, LAYERS) and path not in seen]
+    return [f"{path}: the graph shows no plain call of it, or it is shared" for path in found]
+
+
+def _parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _expect_same(found: Difference, model: nn.Module) -> None:
+    kind = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    limit = 10 * TOLERANCE.get(kind, 1e-2)
+    if not found.relative <= limit:
+        raise AliveError(
+            f"the small network differs from the model by {found.largest:.3g} on the points it was judged on",
+            "Nothing is given back; its forward does something on other batches that it does not do on the first",
+        )
