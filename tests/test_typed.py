@@ -108,6 +108,7 @@ def test_every_command_does_what_it_says(code: str, folder: Path, request: pytes
 def typed(words: list[str], folder: Path, packages: Path | str) -> subprocess.CompletedProcess[str]:
     words = ["quick" if word == "paper" else word for word in words]
     path = os.pathsep.join(filter(None, [str(packages), os.environ.get("PYTHONPATH", "")]))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    browser = {"BROWSER": "true"}  # which opens nothing
+    environment = {**os.environ, **browser, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     command = [ALIVE, *words, *SHORT.get(words[0], [])]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from . import census, farkas, fleet, folding, penalty, pipeline, shrink, thin
+from . import census, farkas, fleet, folding, lab, penalty, pipeline, shrink, thin
 from .figure import Figure
 
 BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "shrink": shrink.figures,
     "pipeline": pipeline.figures,
     "thin": thin.figures,
+    "lab": lab.figures,
 }
 
 __all__ = ["BENCHMARKS", "Figure"]

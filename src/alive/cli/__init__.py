@@ -20,6 +20,7 @@ from .census import census
 from .clinic import clinic
 from .cure import cure
 from .data import commands as data_commands
+from .lab import lab
 from .preflight import preflight
 from .shrink import shrink
 from .studies import bench, demo, report, reproduce
@@ -33,7 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     help="Find, cure and prove away dead and linear units and dead points of PyTorch networks.",
 )
-for command in (demo, census, preflight, cure, train, shrink, clinic, bench, reproduce, report):
+for command in (demo, lab, census, preflight, cure, train, shrink, clinic, bench, reproduce, report):
     app.command()(command)
 app.add_typer(data_commands, name="data")
 

@@ -20,7 +20,7 @@ OPTIMISERS = ("adam", "sgd")
 SCALES = ("quick", "paper")
 ARCHITECTURES = ("dense", "keras_same")
 WHERE = ("local", "ray")
-BENCHMARKS = ("penalty", "census", "fleet", "farkas", "folding", "shrink", "pipeline", "thin")
+BENCHMARKS = ("penalty", "census", "fleet", "farkas", "folding", "shrink", "pipeline", "thin", "lab")
 EXPERIMENTS: tuple[str, ...] = (
     *("000-T1", "000-T2", "000-T4", "000-Fig5"),
     *("001-Fig1", "001-Fig2", "001-Fig3", "001-Fig4", "001-Fig5", "001-T1", "001-Fig9", "001-Fig12"),
