@@ -44,7 +44,10 @@ def alive(monkeypatch, capsys, tmp_path):
             code = int(stop.code or 0)
         return code, *capsys.readouterr()
 
-    return run
+    yield run
+    for name, module in list(sys.modules.items()):  # of the folder, which the next test does not have
+        if str(getattr(module, "__file__", None) or "").startswith(f"{tmp_path}{os.sep}"):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -382,7 +382,9 @@ def _judge_penalty(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
     plain = _step(case, nullcontext)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        step = _step(case, lambda model: alive.Jumpstart(model, weight=1.0, mode="UP", **case.options))
+        step = _step(
+            case, lambda model: alive.Jumpstart(model, weight=1.0, mode="UP", aggregate="sumsq", **case.options)
+        )
     warned = [text for w in said if (text := str(w.message)) not in usual]
     if step.error is not None:
         return _refused(step.error), [f"the penalty left {key}" for key in _different(plain, step) if "hook" in key]

@@ -18,6 +18,7 @@ SHAPES = {
     "cifar10": (3, 32, 32),
     "cifar100": (3, 32, 32),
     "digits": (1, 8, 8),
+    "friedman": (10,),
 }
 # Networks a seed, as the papers count them: methods x depths x widths x rates.
 PAPER = {
@@ -51,7 +52,7 @@ def test_every_quick_network_can_be_made_and_answers():
     assert {network for network, *_ in kinds} == set(ZOO)
     for cell in kinds.values():
         net, shape = cell.member, SHAPES[cell.data]
-        outputs = 100 if cell.data == "cifar100" else 10
+        outputs = {"cifar100": 100, "friedman": 1}.get(cell.data, 10)
         made = make(net.network, shape, outputs, depth=net.depth, width=net.width, generator=None, **dict(net.options))
         with torch.no_grad():
             assert made.eval()(torch.rand(2, *shape)).shape == (2, outputs), net

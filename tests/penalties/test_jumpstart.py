@@ -174,7 +174,7 @@ def test_a_user_sees_what_a_user_calls() -> None:
     with Jumpstart(nn.Sequential(nn.Linear(2, 2), nn.ReLU())) as keep:
         shown = {name for name in dir(keep) if not name.startswith("_")}
     calls = {"penalty", "detach", "set_progress", "state_dict", "load_state_dict"}
-    assert shown == calls | {"rule", "schedule", "weight"}
+    assert shown == calls | {"rule", "schedule", "weight", "multipliers"}
 
 
 def test_a_state_restores_the_progress_of_the_schedule() -> None:
@@ -185,5 +185,5 @@ def test_a_state_restores_the_progress_of_the_schedule() -> None:
     with Jumpstart(model, Schedule(1.0, 0.0, "linear")) as again:
         again.load_state_dict(state)
         assert again.weight == 0.75
-        with pytest.raises(AliveError, match=r"the state of a Jumpstart is its progress, got \['weight'\]"):
+        with pytest.raises(AliveError, match=r"the state of this Jumpstart is its progress, got \['weight'\]"):
             again.load_state_dict({"weight": 1.0})

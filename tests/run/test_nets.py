@@ -119,7 +119,7 @@ def test_workers_that_are_killed_end_the_run_with_a_word(tmp_path, monkeypatch):
     monkeypatch.setattr(nets, "_worker", _killed)
     with (
         Store(tmp_path / "s.sqlite") as store,
-        pytest.raises(AliveError, match="want of memory; finished rows are kept"),
+        pytest.raises(AliveError, match="probably because memory ran out; finished rows are kept"),
     ):
         run(cells(2), store, threads=2)
 

@@ -281,7 +281,7 @@ def test_a_task_that_always_dies_ends_the_run_with_a_word(tmp_path, connected, m
     monkeypatch.setattr(driver, "train", killed())
     with (
         Store(tmp_path / "s.sqlite") as store,
-        pytest.raises(AliveError, match=r"2 workers died .*want of memory.* while they trained ReLU 8x2 and 1 more;"),
+        pytest.raises(AliveError, match=r"2 workers died .*memory ran out, while they trained ReLU 8x2 and 1 more;"),
     ):
         run_on_ray(fleets()[:2], store)
 
