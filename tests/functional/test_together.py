@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
-from alive.functional import Separation, fused, separation
+from alive.functional import Separation, fused, separation, together
 
 RULES = [
     Separation(),
@@ -22,8 +24,8 @@ def values(shape: tuple[int, ...], seed: int, dtype: torch.dtype = torch.float32
     return (z.round() / 2 if seed % 2 else z / 2).to(dtype)
 
 
-def pending(z: Tensor, rule: Separation) -> fused.Pending:
-    found = fused.later(z, rule, 1, 0, 0.0)
+def pending(z: Tensor, rule: Separation) -> together.Pending:
+    found = together.later(z, rule, 1, 0, 0.0)
     assert found is not None
     return found
 
@@ -36,7 +38,7 @@ def test_layers_together_are_layers_one_by_one(rule: Separation, dtype: torch.dt
         return sum((k + 1) * s.square().sum() for k, layer in enumerate(layers) for s in layer.values())
 
     leaves = [[values(s, k, dtype).requires_grad_() for k, s in enumerate(SHAPES)] for _ in range(2)]
-    fast = fused.together([pending(z, rule) for z in leaves[0]])
+    fast = together.together([pending(z, rule) for z in leaves[0]])
     slow = [separation.slacks(z, rule) for z in leaves[1]]
     for ours, theirs in zip(fast, slow, strict=True):
         assert list(ours) == list(theirs)
@@ -47,7 +49,7 @@ def test_layers_together_are_layers_one_by_one(rule: Separation, dtype: torch.dt
 
 def test_joined_layers_are_their_slacks_in_a_row() -> None:
     layers = [pending(values(s, k), Separation()) for k, s in enumerate(SHAPES)]
-    row, each = fused.joined(layers), fused.together(layers)
+    row, each = together.joined(layers), together.together(layers)
     for axis in ("U", "P"):
         assert torch.equal(row[axis], torch.cat([s[axis] for s in each if axis in s]))
 
@@ -57,15 +59,15 @@ def test_a_layer_put_off_is_what_it_was_whatever_is_done_to_it_afterwards() -> N
     z = leaf * 1
     layer = pending(z, Separation())
     z.relu_()
-    (grad,) = torch.autograd.grad(fused.together([layer])[0]["U"].sum() + z.sum(), leaf)
+    (grad,) = torch.autograd.grad(together.together([layer])[0]["U"].sum() + z.sum(), leaf)
     expected = separation.slacks(leaf, Separation())["U"].sum() + leaf.relu().sum()
     torch.testing.assert_close(grad, torch.autograd.grad(expected, leaf)[0])
 
 
 def test_large_and_strange_layers_are_not_put_off() -> None:
-    assert fused.later(torch.zeros(fused.SMALL + 1, 1), Separation(), 1, 0, 0.0) is None
-    assert fused.later(torch.zeros(4, 3, dtype=torch.bfloat16), Separation(), 1, 0, 0.0) is None
-    assert fused.later(torch.zeros(4, 3)[:, ::2], Separation(), 1, 0, 0.0) is None
+    assert together.later(torch.zeros(together.SMALL + 1, 1), Separation(), 1, 0, 0.0) is None
+    assert together.later(torch.zeros(4, 3, dtype=torch.bfloat16), Separation(), 1, 0, 0.0) is None
+    assert together.later(torch.zeros(4, 3)[:, ::2], Separation(), 1, 0, 0.0) is None
 
 
 @pytest.mark.twin
@@ -78,7 +80,7 @@ def test_graphs_that_live_side_by_side_do_not_touch_each_other(how: str, kind: s
         if slow:
             s = separation.slacks(z, rule)
         elif how == "together":
-            s = fused.together([pending(z, rule)])[0]
+            s = together.together([pending(z, rule)])[0]
         else:
             s = fused.relu_slacks(z, rule)[1] if how == "relu" else fused.slacks(z, rule)
         return sum(v.square().sum() for v in s.values())
@@ -101,7 +103,7 @@ def test_gradients_once_and_twice_pass_gradcheck(rule: Separation) -> None:
     zs = [(0.3 * torch.randn(s, dtype=torch.float64)).requires_grad_() for s in ((3, 2), (2, 3, 2))]
 
     def row(*zs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(s for layer in fused.together([pending(z, rule) for z in zs]) for s in layer.values())
+        return tuple(s for layer in together.together([pending(z, rule) for z in zs]) for s in layer.values())
 
     assert torch.autograd.gradcheck(row, zs)
     assert torch.autograd.gradgradcheck(row, zs)
@@ -112,3 +114,35 @@ def test_numbers_that_are_stored_with_the_other_sign_are_read_right() -> None:
     assert z.is_neg()
     found = fused.slacks(z, Separation())
     torch.testing.assert_close(dict(found), dict(separation.slacks(z.clone(), Separation())))
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("sizes", [[(9, 4), (9, 4), (9, 4)], [(9, 4), (9, 5), (8, 4)]], ids=["alike", "unlike"])
+def test_layers_in_rows_have_the_means_of_layers_one_by_one(sizes: list[tuple[int, int]]) -> None:
+    zs = [values(size, number) for number, size in enumerate(sizes)]
+    fast = together.in_rows([pending(z, Separation()) for z in zs])
+    slow = [separation.slacks(z, Separation()) for z in zs]
+    torch.testing.assert_close(separation.mean_squares(fast), separation.aggregate(slow))
+    for axis, means in separation.means(slow).items():
+        ours = separation.means_of(fast)[axis]
+        assert ours.layers == means.layers
+        torch.testing.assert_close((ours.squares, ours.slacks), (means.squares, means.slacks))
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 31, 33, 100])
+@pytest.mark.parametrize("ties", ["split", "single"])
+@pytest.mark.parametrize("step", [0.0, 0.01, 0.5], ids=["untied", "few ties", "many ties"])
+def test_rows_that_are_no_whole_vectors(width: int, ties: str, step: float) -> None:
+    z = values((13, width), 2)
+    z = z if not step else (z / step).round() * step
+    rule = Separation(ties=ties)
+
+    def found(measure: Callable[[Tensor], separation.Slacks]) -> list[Tensor]:
+        leaf = z.clone().requires_grad_()
+        s = list(measure(leaf).values())
+        return [*s, *torch.autograd.grad(sum(each.square().sum() for each in s), leaf)]
+
+    slow = found(lambda leaf: separation.slacks(leaf, rule))
+    torch.testing.assert_close(found(lambda leaf: fused.slacks(leaf, rule)), slow)
+    torch.testing.assert_close(found(lambda leaf: together.together([pending(leaf, rule)])[0]), slow)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hooks import hooks_of
 from kept import MODELS
-from torch import nn
+from torch import Tensor, nn
 
 from alive.errors import AliveError
 from alive.penalties import Jumpstart
@@ -78,3 +78,29 @@ def test_a_copy_of_an_attached_model_is_a_free_model(built, again) -> None:
             twin(x)
             assert other.penalty() > 0
         assert all(not any(hooks.values()) for hooks in hooks_of(twin))
+
+
+def test_a_part_that_is_called_by_itself_is_penalised_after_passes_through_the_whole() -> None:
+    """As in reinforcement learning: the whole policy acts on one point, and its parts learn from batches."""
+
+    class Policy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.read, self.body = nn.Sequential(nn.Flatten()), nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.body(self.read(x))
+
+    model, x = Policy(), torch.randn(8, 3)
+    with Jumpstart(model) as keep:
+        found = []
+        for _ in range(3):
+            with torch.no_grad():
+                model(x[:1])
+            model.body(model.read(x))
+            found.append(keep.penalty().item())
+    with Jumpstart(model.body) as keep:
+        model.body(x)
+        alone = keep.penalty().item()
+    assert found == pytest.approx([alone] * 3)
+    assert alone > 0

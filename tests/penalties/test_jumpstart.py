@@ -173,8 +173,23 @@ def test_the_penalty_revives_a_dead_layer() -> None:
 def test_a_user_sees_what_a_user_calls() -> None:
     with Jumpstart(nn.Sequential(nn.Linear(2, 2), nn.ReLU())) as keep:
         shown = {name for name in dir(keep) if not name.startswith("_")}
-    calls = {"penalty", "detach", "set_progress", "state_dict", "load_state_dict"}
+    calls = {"penalty", "forget", "detach", "set_progress", "state_dict", "load_state_dict"}
     assert shown == calls | {"rule", "schedule", "weight", "multipliers"}
+
+
+def test_a_forgotten_pass_is_not_part_of_the_next_penalty() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    x, other = torch.randn(8, 2), torch.randn(8, 2) * 5
+    with Jumpstart(model) as keep:
+        model(x)
+        alone = keep.penalty().item()
+        model(other)
+        keep.forget()
+        model(x)
+        assert keep.penalty().item() == alone
+        model(other)
+        model(x)
+        assert keep.penalty().item() != alone
 
 
 def test_a_state_restores_the_progress_of_the_schedule() -> None:

@@ -147,3 +147,21 @@ def test_soft_activations_use_their_cutoff() -> None:
         model(x)
         expected = aggregate([separation.slacks(model[0](x), Separation(), cutoff=-2.302585092994046)])
         torch.testing.assert_close(keep.penalty(), expected)
+
+
+@pytest.mark.parametrize("scale", [2.0**-10, 2.0**10])
+def test_a_weight_times_the_scale_of_the_loss_trains_the_same_network(scale: float) -> None:
+    """Under gradient descent with the rate divided by it: to the bit, for a power of two."""
+
+    def trained(c: float) -> list[Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 1))
+        x, optimiser = torch.randn(20, 3), torch.optim.SGD(model.parameters(), lr=0.05 / c)
+        with Jumpstart(model, weight=0.3125 * c) as keep:
+            for _ in range(5):
+                optimiser.zero_grad()
+                (c * (model(x) - x[:, :1]).square().mean() + keep.penalty()).backward()
+                optimiser.step()
+        return [p.detach() for p in model.parameters()]
+
+    assert all(torch.equal(a, b) for a, b in zip(trained(scale), trained(1.0), strict=True))

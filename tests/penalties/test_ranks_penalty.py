@@ -71,6 +71,21 @@ class Side(nn.Module):
         return self.trunk(x).relu()
 
 
+class TopK(nn.Module):
+    """A layer, and two of six latents of it."""
+
+    def __init__(self, generator: torch.Generator, *, hidden: bool = True) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 5), nn.ReLU()) if hidden else nn.Identity()
+        self.encode, self.decode = nn.Linear(5 if hidden else 3, 6), nn.Linear(6, 2)
+        exact_(self, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.encode(self.body(x))
+        values, index = z.topk(2, -1)
+        return self.decode(torch.zeros_like(z).scatter(-1, index, values.relu()))  # type: ignore[no-any-return]
+
+
 def points(shape: tuple[int, ...], count: int, generator: torch.Generator) -> Tensor:
     """Few different values, and the first point again as the last, so that extremes are shared within and across."""
     x = torch.randint(-4, 5, (count, *shape), generator=generator).double() / 4
@@ -140,6 +155,9 @@ def measured() -> dict[str, list[float]]:
     found["side"] = error(Side(g), batches[:1], (4, 3))
     found["side accumulated"] = error(Side(g), batches, (4, 3))
     found["checkpointed"] = error(Checkpointed(dense(g)), batches[:1], (4, 3))
+    for mode, aggregate in (("UP", "meansq"), ("U", "sumsq"), ("UP", "norm")):
+        found[f"topk {mode} {aggregate}"] = error(TopK(g), batches[:1], (4, 3), mode=mode, aggregate=aggregate)
+    found["topk alone"] = error(TopK(g, hidden=False), batches[:1], (4, 3), mode="U", against="death")
     zero = dense(g)
     for p in zero.parameters():
         p.data.zero_()  # every value of every layer ties with every other
@@ -311,7 +329,7 @@ def test_two_ranks_equal_one_process(found, mode: str, aggregate: str, ties: str
 def test_whatever_the_shards_the_layers_and_the_rule(found) -> None:
     for rank in found:
         rest = {name: told for name, told in rank["errors"].items() if name.split()[0] not in ("U", "P", "UP", "L")}
-        assert len(rest) == 24 + 12 + 8
+        assert len(rest) == 24 + 12 + 8 + 4
         assert {name: told for name, told in rest.items() if max(told[:2]) > 1e-12} == {}
         assert all(told[2] > 1e-3 for name, told in rest.items() if name != "satisfied norm")
         assert rank["errors"]["satisfied norm"][2] == 0

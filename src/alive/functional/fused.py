@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,10 +22,9 @@ from ..torch_private import is_dual, is_transformed, modes_without_values, node_
 from .derivative import Pull, Spread, no_pull, pull_at, spread
 from .extremes import Maps, over_positions
 from .separation import Separation, Slacks, sides
-from .way import Way, addresses, way_of
+from .way import Way, way_of
 
 LISTED = 65_536  # ties that may be listed, whatever the size of the layer
-SMALL = 32_768  # values of a layer that is cheaper to copy than to give a node of its own in the graph
 
 
 def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
@@ -96,99 +95,7 @@ class _ReluSlacks(torch.autograd.Function):
 RELU_NODE = node_of(_ReluSlacks)  # the node of ReLU and slacks together, in the graph of autograd
 
 
-class Pending(NamedTuple):
-    """A small layer to be measured together with others: its pre-activations, which nobody else holds, and the way."""
-
-    z: Tensor
-    way: Way
-
-
-def later(z: Tensor, rule: Separation, unit_axis: int, point_axis: int, cutoff: float) -> Pending | None:
-    """A copy of z to be measured `together` with those of other layers; None where z is too large, or lies unusually.
-
-    Many small layers cost less this way: one node in the graph of autograd for all of them.
-    """
-    if z.numel() > SMALL:
-        return None
-    way = way_of(z, rule, unit_axis, point_axis, cutoff)
-    return None if way.sweep is None else Pending(z.clone(), way)
-
-
-def together(layers: Sequence[Pending]) -> list[Slacks]:
-    """The slacks of layers that were put off, all of one dtype; as `slacks` of each."""
-    found = {}
-    for axis, s in joined(layers).items():
-        found[axis] = iter(s.split([layer.way.by_name[axis] for layer in layers if axis in layer.way.by_name]))
-    return [{name: next(found[name]) for name in layer.way.names} for layer in layers]
-
-
-def joined(layers: Sequence[Pending]) -> Slacks:
-    """The same in a row for each axis, as if all were one layer."""
-    axes = [axis for axis in ("U", "P", "L") if any(axis in layer.way.names for layer in layers)]
-    found = _Together.apply([layer.way for layer in layers], axes, *(layer.z for layer in layers))
-    return dict(zip(axes, found, strict=True))
-
-
-class _Together(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, ways: Sequence[Way], axes: Sequence[str], *zs: Tensor) -> tuple[Tensor, ...]:
-        ctx.set_materialize_grads(False)
-        dtype = ways[0].dtype
-        counts = [sum(way.by_name.get(axis, 0) for way in ways) for axis in axes]
-        rows = [torch.empty(count, dtype=dtype) for count in counts]
-        forms, kept, at = [], [], dict(zip(axes, (row.data_ptr() for row in rows), strict=True))
-        for way, z, needs_grad in zip(ways, zs, ctx.needs_input_grad[2:], strict=True):
-            form, found = way.sweep_to(z, None, at[way.names[0]], at[way.names[-1]], needs_grad)
-            forms.append(form)
-            kept.append(torch.from_numpy(found))
-            _go_on(at, way)
-        ctx.save_for_backward(*kept)
-        ctx.ways, ctx.axes, ctx.forms = ways, axes, forms
-        return tuple(rows)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        found = addresses(grads) if not torch.is_grad_enabled() and not is_transformed() else None
-        if found is None:
-            return None, None, *_together_in_torch(ctx, grads)
-        at = dict(zip(ctx.axes, found[0], strict=True))
-        results: list[Tensor | None] = []
-        for way, form, kept, needed in zip(
-            ctx.ways, ctx.forms, ctx.saved_tensors, ctx.needs_input_grad[2:], strict=True
-        ):
-            first, last = at[way.names[0]], at[way.names[-1]]
-            results.append(way.back_from(0, None, first, last, form, kept) if needed else None)
-            _go_on(at, way)
-        return None, None, *results
-
-
-def _go_on(at: dict[str, int], way: Way) -> None:
-    """Move the addresses of all axes behind one layer."""
-    for name, size in zip(way.names, way.sizes, strict=True):
-        if at[name]:
-            at[name] += size * way.dtype.itemsize
-
-
-def _together_in_torch(ctx: Any, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The gradients of the layers, by operations that torch knows."""
-    starts = dict.fromkeys(ctx.axes, 0)
-    by_axis = dict(zip(ctx.axes, grads, strict=True))
-    results: list[Tensor | None] = []
-    for way, form, kept in zip(ctx.ways, ctx.forms, ctx.saved_tensors, strict=True):
-        parts: list[Tensor | None] = []
-        for name, size in zip(way.names, way.sizes, strict=True):
-            grad = by_axis[name]
-            parts.append(None if grad is None else grad.narrow(0, starts[name], size))
-            starts[name] += size
-        given = [part for part in parts if part is not None]
-        out = torch.zeros(way.size, dtype=way.dtype)
-        if form and given:
-            _add(way, out, way.derivative(form, kept), _row(parts, way), in_memory=True)
-        results.append(out)
-    return results
-
-
-def _row(parts: Sequence[Tensor | None], way: Way) -> Tensor:
+def in_a_row(parts: Sequence[Tensor | None], way: Way) -> Tensor:
     """The gradients of the slacks of all axes in a row; zeros where there is none."""
     like = next(part for part in parts if part is not None)
     rows = [like.new_zeros(n) if part is None else part for part, n in zip(parts, way.sizes, strict=True)]
@@ -210,11 +117,11 @@ def _gradient(
         grad = torch.zeros(way.size, dtype=way.dtype, device=ctx.device if y is None else y.device)
     if kept and any(g is not None for g in grad_s):
         pull = way.derivative(ctx.form, kept[0]) if swept else ctx.form(*kept)
-        _add(way, grad, pull, _row(grad_s, way), in_memory=swept)
+        add_pull(way, grad, pull, in_a_row(grad_s, way), in_memory=swept)
     return grad
 
 
-def _add(way: Way, grad: Tensor, pull: Pull | Spread, upstream: Tensor, *, in_memory: bool) -> None:
+def add_pull(way: Way, grad: Tensor, pull: Pull | Spread, upstream: Tensor, *, in_memory: bool) -> None:
     """Add the slacks' gradient to a gradient that nobody else holds; places may be numbered as they lie in memory."""
     by_place = in_memory and isinstance(pull, Pull)
     pull.add(way.in_memory(grad) if by_place else way.axes.canonical(grad), upstream, way.rule)

@@ -23,11 +23,16 @@ def compiled(function: Callable[..., Any], *, stamp: str | None = None, **option
     can be written, each process compiles anew.
     """
     dispatcher = njit(**OPTIONS, **options)(function)
-    with suppress(RuntimeError, OSError):  # no place, or none that can be looked at
-        dispatcher._cache = _Kept(function)
-        if stamp is not None:
-            dispatcher._cache._cache_file._source_stamp = stamp
+    keep(dispatcher, function, stamp=stamp)
     return dispatcher
+
+
+def keep(compiles: Any, function: Callable[..., Any], *, stamp: str | None = None) -> None:
+    """Let what numba made of a function keep on disk what it compiles, if there is a place."""
+    with suppress(RuntimeError, OSError):  # no place, or none that can be looked at
+        compiles._cache = _Kept(function)
+        if stamp is not None:
+            compiles._cache._cache_file._source_stamp = stamp
 
 
 class _Kept(FunctionCache):

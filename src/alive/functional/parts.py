@@ -56,6 +56,12 @@ def measure(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int 
     return Part(ends, ties, sides(rule, cutoff, dtype, z.device).margins, values)
 
 
+def against_death(part: Part, rule: Separation) -> Part:
+    """The same, with nothing asked about linearity."""
+    signs = torch.tensor([[sign] for sign in rule.signs], device=part.margins.device)
+    return part._replace(margins=part.margins.masked_fill(signs < 0, -torch.inf))
+
+
 def plain_ends(z: Tensor, rule: Separation, axes: Axes) -> tuple[Tensor, Tensor]:
     """Ends and ties [S, G] in plain torch: the slow, obvious twin of `measure`, which torch.compile fuses by itself."""
     z = axes.canonical(z)

@@ -33,6 +33,9 @@ AGGREGATES = ("meansq", "sumsq", "sum", "norm", "mean", "balanced")
 
 Slacks = Mapping[str, Tensor]
 """Slacks of one layer by axis: "U" units, "P" points, "L" the layer; each a vector."""
+Rows = dict[str, tuple[tuple[int, ...], Sequence[tuple[list[int], Tensor]]]]
+"""By axis the numbers of the layers that have it, and their slacks: those of one size as rows of a matrix, with their
+places among these layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,7 @@ def aggregate(layers: Sequence[Slacks], how: str = "meansq") -> Tensor:
     if not by_axis:
         return next((s.sum() for layer in layers for s in layer.values()), torch.zeros(()))
     if how == "meansq":
-        return torch.stack([in_order(by_size(s), mean_square).mean() for s in by_axis.values()]).sum()
+        return mean_squares(rows_of(layers))
     if how == "balanced":
         return torch.stack([torch.cat(s).mean() for s in by_axis.values()]).sum()
     s = torch.cat([slack for axis in by_axis.values() for slack in axis])
@@ -248,12 +251,29 @@ def means(layers: Sequence[Slacks]) -> dict[str, Means]:
     >>> means([{"U": torch.tensor([3.0, 0.0])}, {}, {"U": torch.tensor([1.0])}])["U"].squares
     tensor([4.5000, 1.0000])
     """
-    found = {}
-    for axis, of in _by_axis(layers).items():
-        matrices = by_size(list(of.values()))
-        squares = in_order(matrices, mean_square)
-        found[axis] = Means(tuple(of), squares, in_order(matrices, lambda rows: rows.detach().mean(1)))
-    return found
+    return means_of(rows_of(layers))
+
+
+def rows_of(layers: Sequence[Slacks]) -> Rows:
+    """The slacks of all layers as rows of matrices."""
+    return {axis: (tuple(of), by_size(list(of.values()))) for axis, of in _by_axis(layers).items()}
+
+
+def mean_squares(rows: Rows) -> Tensor:
+    """The aggregate "meansq"; of at least one row."""
+    by_axis = [
+        matrices[0][1].square().mean() if len(matrices) == 1 else in_order(matrices, mean_square).mean()
+        for _, matrices in rows.values()
+    ]
+    return sum(by_axis[1:], by_axis[0])
+
+
+def means_of(rows: Rows) -> dict[str, Means]:
+    """As `means`."""
+    return {
+        axis: Means(numbers, in_order(matrices, mean_square), in_order(matrices, lambda rows: rows.detach().mean(1)))
+        for axis, (numbers, matrices) in rows.items()
+    }
 
 
 def mean_square(rows: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from ..torch_private import is_transformed
 from .derivative import Pull, Spread
 from .extremes import Axes, canonical
 from .separation import Separation
+from .sweep.forms import LISTED, MARKED, TIED
 
 KNOWN = 512  # ways kept, before all are forgotten
 
@@ -30,7 +31,7 @@ class Way:
         self.sweep: Any = None
         self.back: Any = None
         self.by_rows = False
-        if self.names and 0 < z.numel() < 2**31 and z.is_cpu and z.dtype in (torch.float32, torch.float64):
+        if self.names and 0 < z.numel() < 2**29 and z.is_cpu and z.dtype in (torch.float32, torch.float64):
             self._choose(z, seen)
 
     def _choose(self, z: Tensor, seen: Tensor) -> None:
@@ -38,20 +39,21 @@ class Way:
         N, C, P = (*seen.shape[:2], seen.shape[2:].numel())
         if z.is_neg() or not (P == 1 or self.names == ["L"] or self.rule.conv == "channel"):
             return
-        from . import sweep
+        from .sweep.back import maps_back, rows_back
+        from .sweep.maps import maps
+        from .sweep.rows import rows
 
         self.single = self.rule.ties == "single"
         if P > 1 and seen.is_contiguous():
-            self.sweep, self.back = sweep.maps, sweep.maps_back
+            self.sweep, self.back = maps, maps_back
         elif seen.movedim(1, -1).is_contiguous() and (P == 1 or not self.single):
             # In rows of several positions, the first of equal ends in memory need not be the first of its point.
-            self.sweep, self.back, self.by_rows = sweep.rows, sweep.rows_back, True
+            self.sweep, self.back, self.by_rows = rows, rows_back, True
         if self.names == ["L"]:  # all of it is one point
             N, P, C = (1, N * P, C) if self.by_rows else (1, P, N * C)
         self.lies = N, P, C
         self.groups = C if "U" in self.names else 0, N if self.names[-1] != "U" else 0
         self.stride = z.stride()
-        self.entry = 8 + z.element_size()  # bytes of a place in a list
         margins = self.rule.pos_margin + self.cutoff, self.rule.neg_margin - self.cutoff
         self.numbers = torch.tensor([*margins, *self.rule.shares], dtype=z.dtype).numpy()
 
@@ -106,7 +108,7 @@ class Way:
             out.data_ptr(),
             0 if kept is None else kept.data_ptr(),
             form,
-            0 if kept is None else kept.numel() // self.entry,
+            0 if kept is None else kept.numel() // self._entry(form),
             N,
             P,
             C,
@@ -116,19 +118,28 @@ class Way:
         )
         return out
 
+    def _entry(self, form: int) -> int:
+        """Bytes of a place in a list."""
+        return 4 if form == LISTED else 4 + self.dtype.itemsize
+
     def derivative(self, form: int, kept: Tensor) -> Pull | Spread:
         """What a sweep kept, as torch can add it: places by their order in memory, or a byte a value."""
-        from . import sweep
-
-        if form == sweep.MARKED:
+        if form == MARKED:
             count = self.size.numel()
             N, C, *positions = self.shape
             bits = kept[:count] if self.groups[0] else kept[:count] >> 2
             slopes = kept[-(-count // 8) * 8 :].view(self.dtype).view(2, -1)
             return Spread(bits.view(N, *positions, C).movedim(-1, 1) if self.by_rows else bits.view(self.shape), slopes)
-        found, size = kept.numel() // self.entry, self.dtype.itemsize
-        slope, places = kept[: found * size].view(self.dtype), kept[found * size :].view(torch.int32)
-        return Pull(places[:found].long(), places[found:].long(), slope)
+        found = kept.numel() // self._entry(form)
+        codes = kept[-4 * found :].view(torch.int32).long()
+        place, which = codes >> 2, codes & 3
+        N, P, C = self.lies
+        unit = place % C if self.by_rows else place // P % C
+        group = torch.where(which < 2, unit, self.groups[0] + place // (P * C))
+        if form == TIED:
+            return Pull(place, group, kept[: -4 * found].view(self.dtype))
+        plus, minus = self.rule.shares
+        return Pull(place, group, torch.where(which % 2 == 0, -plus, minus).to(self.dtype))
 
     def in_memory(self, grad: Tensor) -> Tensor:
         """A view of a gradient of z, in the order in which places are numbered."""

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from ..errors import AliveError, expect, expect_one_of
 from ..functional import AGGREGATES, Activation, Separation
 from ..functional.separation import Means
-from ..taps import Output, watchers
+from ..taps import Output, Selects, watchers
 from ..world import Group
 from .multipliers import WEIGHT, Keys, Multipliers
+from .passes import Passes
 from .recorder import Recorder
 from .schedule import Schedule
 
@@ -46,7 +47,10 @@ class Jumpstart:
     include_output  also ask it of the model's output, as the Jumpstart paper's CIFAR runs did
     layers          patterns of tap names to keep to, such as "features.*"
     point_axis      the axis of the points in the inputs (1 for [T, N, C]); None: each input tensor is one point
-    unit_axes, activations, outputs   see `Taps`
+    unit_axes, activations, outputs, selects   see `Taps`
+    selections      also keep alive what is chosen from: latents of a top-k or a JumpReLU, codes, experts. Of these only
+                    death is asked about, in modes U and UP: the batch's largest margin to being chosen (the score less
+                    the k-th largest of the others, or the threshold, taken as given) is to reach pos_margin
     across_ranks    where torch.distributed runs on several ranks, take extremes over the batch of all of them (of
                     `process_group`), so that penalty and gradient are those of one process, however many ranks there
                     are. Every rank must call penalty() alike, and gradients are to be averaged, as
@@ -72,6 +76,8 @@ class Jumpstart:
         unit_axes: Mapping[str, int] | None = None,
         activations: Mapping[type[nn.Module], Activation] | None = None,
         outputs: Mapping[type[nn.Module], Output] | None = None,
+        selects: Mapping[type[nn.Module], Selects] | None = None,
+        selections: bool = True,
         across_ranks: bool = True,
         process_group: Group = None,
         **unknown: Never,
@@ -84,7 +90,7 @@ class Jumpstart:
         self._multipliers = Multipliers() if weight == "auto" else None
         self._said = False  # that multipliers stand still
         self.set_progress(0.0)
-        if any(isinstance(watcher, Recorder) for watcher in watchers(model)):
+        if is_kept(model):
             raise AliveError(
                 "a Jumpstart is attached to this model, or a part of it, already", "Call its detach() first, or use it"
             )
@@ -102,6 +108,8 @@ class Jumpstart:
             unit_axes=unit_axes,
             activations=activations,
             outputs=outputs,
+            selects=selects,
+            selections=selections,
         )
 
     def __repr__(self) -> str:
@@ -126,6 +134,10 @@ class Jumpstart:
     def penalty(self) -> Tensor:
         """λ·A over the forward passes since the last call; zero after passes in eval mode or under no_grad."""
         return self.weight * self._recorder.total(self._weigh if self._multipliers is not None else None)
+
+    def forget(self) -> None:
+        """Drop the forward passes since the last penalty(): their step will not be made."""
+        self._recorder.passes = Passes()
 
     @property
     def multipliers(self) -> dict[str, dict[str, float]]:
@@ -154,6 +166,19 @@ class Jumpstart:
                 "inside a transform of torch.func, or a tracer, weight='auto' is read and does not move", stacklevel=4
             )
         return self._multipliers.weigh(keys, found, moves=whole)
+
+
+def is_kept(model: nn.Module) -> bool:
+    """Whether a Jumpstart is attached to a model, or to a part of it.
+
+    >>> model = nn.Sequential(nn.Linear(2, 4), nn.ReLU())
+    >>> with Jumpstart(model):
+    ...     is_kept(model)
+    True
+    >>> is_kept(model)
+    False
+    """
+    return any(isinstance(watcher, Recorder) for watcher in watchers(model))
 
 
 def _schedule(weight: float | Schedule | str | None, aggregate: str) -> Schedule:

@@ -28,6 +28,7 @@ from torch.autograd import forward_ad, functional
 
 from ..errors import AliveError
 from ..functional import Slacks, fused, parts
+from ..functional.together import Pending
 from ..torch_private import (
     FakeTensor,
     has_level,
@@ -115,7 +116,7 @@ class Sent:
             self.freed = self.freed or not keeps_graph()
 
 
-Measured = Slacks | fused.Pending
+Measured = Slacks | Pending
 """What a pass keeps of a layer: its slacks, or what they will be measured on."""
 
 
@@ -150,7 +151,7 @@ class Pass(NamedTuple):
 
     def _layers(self) -> list[Slacks]:
         """Those that were measured at once; of the others, which have values, backward is heard of on its way."""
-        return [layer for layer in self.slacks if not isinstance(layer, fused.Pending)]
+        return [layer for layer in self.slacks if not isinstance(layer, Pending)]
 
 
 class Passes:
@@ -186,7 +187,7 @@ class Passes:
         """A layer was measured: note where backward will pass, if its slacks lie off the way."""
         if torch.compiler.is_compiling() or not self.hears:  # a part may be compiled by itself
             return
-        measured = None if isinstance(layer, fused.Pending) else next(iter(layer.values()), None)
+        measured = None if isinstance(layer, Pending) else next(iter(layer.values()), None)
         on_the_way = measured is not None and isinstance(measured.grad_fn, fused.RELU_NODE)  # backward goes through it
         if not on_the_way and z.grad_fn is not None:
             self.way = (*self.way[:1], z.grad_fn)

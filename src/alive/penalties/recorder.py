@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from ..errors import AliveError
-from ..functional import Activation, Separation, Slacks, aggregate, fused, parts, separation
+from ..functional import Activation, Separation, Slacks, aggregate, fused, parts, separation, together
 from ..functional.parts import Part
+from ..functional.way import way_of
 from ..provenance import Scattered
-from ..taps import Call, Tap, Taps, bare, without_activations
-from ..torch_private import has_saving_hooks, is_view
+from ..taps import Call, Selection, Tap, Taps, bare, without_activations
+from ..torch_private import has_saving_hooks, is_transformed, is_view
 from ..world import Group, world_size
 from . import collective, reducer
 from .layer import Layer, arranged
@@ -37,6 +39,8 @@ class Recorder:
     weights; `taps` are the options of `Taps`.
     """
 
+    selects = True  # selections are seen, also where they are not penalised
+
     def __init__(
         self,
         model: nn.Module,
@@ -46,9 +50,10 @@ class Recorder:
         include_output: bool = False,
         across_ranks: bool = True,
         group: Group = None,
+        selections: bool = True,
         **taps: Any,
     ) -> None:
-        self.rule = rule
+        self.rule, self._selections = rule, selections
         self._model, self._root = model, bare(model)
         self._how, self._include_output = how, include_output
         self._across_ranks, self._group = across_ranks, group
@@ -80,10 +85,15 @@ class Recorder:
         runs, told = self.passes.read(self._root)
         if told:
             self._warn("sent", told, stacklevel=4)
-        layers = _measured([measured for run in runs for measured in run.slacks], joined=self._how in WHOLE)
+        found = [measured for run in runs for measured in run.slacks]
+        if self._how == "meansq" and self._local is self.rule and _all_pending(found):
+            total = self._of_rows(runs, together.in_rows(found), weigh)
+            reducer.show(self._searching, [output for run in runs for output in run.outputs], total)
+            return total
+        layers = _measured(found, joined=self._how in WHOLE)
         shared = [part for run in runs for part in run.parts]
         if runs and not layers:
-            raise without_activations(self._model, self._taps.passed_over)
+            raise without_activations(self._model, self._taps.passed_over, self._taps.unseen.values())
         if not any(layers) and not shared:
             return torch.zeros((), device=next(self._root.parameters(), torch.empty(0)).device)
         alone = self._local is self.rule
@@ -101,8 +111,8 @@ class Recorder:
         self._recording = self.passes.begin(trains=self._root.training and torch.is_grad_enabled())
         self._slacks, self._parts = self.passes.run.slacks, self.passes.run.parts
         self._taps_of, self._later = self.passes.run.taps, []
-        together = self._across_ranks and world_size(self._group) > 1
-        self._shared, self._local = parts.divided(self.rule) if together else (None, self.rule)
+        several = self._across_ranks and world_size(self._group) > 1
+        self._shared, self._local = parts.divided(self.rule) if several else (None, self.rule)
         self._plain = (
             torch.is_grad_enabled() and self._shared is None and fused.applies(NOTHING) and not has_saving_hooks()
         )
@@ -122,11 +132,13 @@ class Recorder:
             )
             self._later.append((call.tap.name, "no_grad", text))
             return call.activate()
+        if call.selection is not None:
+            return self._choose(call, call.selection) if self._selections else call.activate()
         layout = call.tap.layout
         if layout.axes is not None and self._shared is None and fused.applies(call.z) and not has_saving_hooks():
             assert self._local is not None
             point_axis, unit_axis = layout.axes
-            pending = fused.later(call.z, self._local, unit_axis, point_axis, call.tap.activation.cutoff)
+            pending = together.later(call.z, self._local, unit_axis, point_axis, call.tap.activation.cutoff)
             if pending is not None:
                 y = call.activate()
                 self._record(pending, pending.way.names, self._local, call.tap, call.z)
@@ -153,17 +165,40 @@ class Recorder:
         self._record(slacks, slacks, rule, call.tap, call.z)
         return y
 
+    def _choose(self, call: Call, selection: Selection) -> Any:
+        """Measure a selection: by how much each candidate misses being chosen, at the point that comes nearest.
+
+        Only death of units is asked about: points always choose, and being chosen always is no fault.
+        """
+        tap, name = call.tap, call.tap.name
+        if not selection.scored:
+            self._later.append((name, "scores", f"{name} is not penalised: what it returns shows no scores"))
+        for why in tap.layout.why:
+            text = f"{name} is not penalised for its {why}"
+            self._later.append((name, text, text))
+        rule: Separation | None = None
+        slacks: Slacks = {}
+        if selection.scored and self.rule.shares[0] and "U" in self.rule.axes:
+            layer = arranged(selection.margins(call.z), tap, call.points)
+            rule = layer.rule(replace(self.rule, mode="U", against="death") if self._shared is None else None)
+            with _kept_by_us():
+                slacks = {axis: self.rule.shares[0] * s for axis, s in self._measure(layer, rule).items()}
+                if self._shared is not None:
+                    self._share(layer, only_death=True)
+        self._record(slacks, slacks, rule, tap, call.z)
+        return call.activate()
+
     def _put_off(self, call: Call) -> bool:
         """Keep a small layer of a pass in which nothing can have changed since it began, if it can be kept."""
-        axes, rule = call.tap.layout.axes, self._local
-        if axes is None or rule is None:
+        axes, rule, z = call.tap.layout.axes, self._local, call.z
+        if axes is None or rule is None or z.numel() > together.SMALL:
             return False
-        pending = fused.later(call.z, rule, axes[1], axes[0], call.tap.activation.cutoff)
-        if pending is None or len(pending.way.names) < len(rule.axes):
+        way = way_of(z, rule, axes[1], axes[0], call.tap.activation.cutoff)
+        if way.sweep is None or len(way.names) < len(rule.axes):
             return False
-        self._slacks.append(pending)
+        self._slacks.append(together.Pending(z if call.is_unshared else z.clone(), way))
         self._taps_of[0].append(call.tap.name)
-        self.passes.hear_of(call.z)
+        self.passes.hear_of(z)
         return True
 
     def end(self, output: Any) -> None:
@@ -187,7 +222,7 @@ class Recorder:
         if self._recording and not self._taps.failed:
             self._settle()
         if not torch.compiler.is_compiling():
-            self.only_looks = bool(self._slacks) and all(type(layer) is fused.Pending for layer in self._slacks)
+            self.only_looks = _all_pending(self._slacks)
         self.passes.end(reducer.outputs(output) if self._searching is not None else ())
         self._slacks, self._parts, self._recording = [], [], False
 
@@ -202,12 +237,9 @@ class Recorder:
             if name not in self._taps.aside:
                 self._warn(kind, text)
         for unseen in self._taps.unseen.values():
-            if not unseen.name.split("#")[0].endswith(
-                "topk"
-            ):  # of a choice, what is chosen is penalised where it is activated
-                self._warn(unseen.name, f"{unseen.name} is not penalised: it {unseen.why}")
+            self._warn(unseen.name, f"{unseen.name} is not penalised: it {unseen.why}")
 
-    def _share(self, layer: Layer) -> None:
+    def _share(self, layer: Layer, *, only_death: bool = False) -> None:
         """Keep what penalty() will compare with the other ranks."""
         rule = layer.rule(self._shared)
         if rule is not None and layer.groups is not None:
@@ -216,18 +248,25 @@ class Recorder:
             )
             self._later.append((layer.name, text, text))
         elif rule is not None:
-            self._parts.append(parts.measure(layer.z, rule, cutoff=layer.cutoff, **layer.where))
+            part = parts.measure(layer.z, rule, cutoff=layer.cutoff, **layer.where)
+            self._parts.append(parts.against_death(part, rule) if only_death else part)
             self._taps_of[1].append(layer.name)
 
     def _weighed(self, runs: list[Pass], shared: list[Part], layers: list[Slacks], weigh: Weigh) -> Tensor:
-        alone, whole = self._local is self.rule, not any(run.inside.depth for run in runs)
+        alone = self._local is self.rule
         found = separation.means(layers) if alone else collective.means(shared, layers, self.rule, group=self._group)
         if not found:  # no layer has any slack
             return aggregate(layers)
         measured, parted = ([name for run in runs for name in run.taps[kind]] for kind in (0, 1))
         of = {axis: measured if alone or axis == "P" else parted for axis in found}
-        keys = tuple((axis, of[axis][number]) for axis, each in found.items() for number in each.layers)
-        return weigh(keys, tuple(found.values()), whole)
+        return _weigh(runs, of, found, weigh)
+
+    def _of_rows(self, runs: list[Pass], rows: separation.Rows, weigh: Weigh | None) -> Tensor:
+        """The mean of squares of layers that were all put off; or what `weigh` makes of their means."""
+        if weigh is None:
+            return separation.mean_squares(rows)
+        names = [name for run in runs for name in run.taps[0]]
+        return _weigh(runs, dict.fromkeys(rows, names), separation.means_of(rows), weigh)
 
     def _over_ranks(self, shared: list[Part], layers: list[Slacks]) -> Tensor:
         return collective.aggregate(shared, layers, self.rule, how=self._how, group=self._group)
@@ -272,17 +311,29 @@ class Recorder:
             warnings.warn(text, stacklevel=stacklevel)
 
 
+def _weigh(runs: list[Pass], of: Mapping[str, list[str]], found: dict[str, separation.Means], weigh: Weigh) -> Tensor:
+    """What `weigh` makes of means by axis, of layers with names by axis."""
+    keys = tuple((axis, of[axis][number]) for axis, each in found.items() for number in each.layers)
+    return weigh(keys, tuple(found.values()), not any(run.inside.depth for run in runs))
+
+
+def _all_pending(layers: list[Measured]) -> TypeGuard[list[together.Pending]]:
+    """Whether all layers were put off, in one dtype."""
+    kinds = {layer.way.dtype if type(layer) is together.Pending else None for layer in layers}
+    return len(kinds) == 1 and None not in kinds
+
+
 def _measured(layers: list[Measured], *, joined: bool) -> list[Slacks]:
     """The slacks of all layers; those that were put off are measured now, together, and may be given as one layer."""
-    pending: dict[torch.dtype, list[fused.Pending]] = {}
+    pending: dict[torch.dtype, list[together.Pending]] = {}
     for layer in layers:
-        if isinstance(layer, fused.Pending):
+        if isinstance(layer, together.Pending):
             pending.setdefault(layer.way.dtype, []).append(layer)
     if joined:
-        rest: list[Slacks] = [layer for layer in layers if not isinstance(layer, fused.Pending)]
-        return [*rest, *(fused.joined(some) for some in pending.values())]
-    found = {dtype: iter(fused.together(some)) for dtype, some in pending.items()}
-    return [next(found[layer.way.dtype]) if isinstance(layer, fused.Pending) else layer for layer in layers]
+        rest: list[Slacks] = [layer for layer in layers if not isinstance(layer, together.Pending)]
+        return [*rest, *(together.joined(some) for some in pending.values())]
+    found = {dtype: iter(together.together(some)) for dtype, some in pending.items()}
+    return [next(found[layer.way.dtype]) if isinstance(layer, together.Pending) else layer for layer in layers]
 
 
 def _can_fuse(call: Call) -> bool:
@@ -294,6 +345,6 @@ def _can_fuse(call: Call) -> bool:
 
 def _kept_by_us() -> AbstractContextManager[Any]:
     """Save our few indices past activation checkpointing, so that what it runs again need not measure again."""
-    if torch.compiler.is_compiling() or not has_saving_hooks():
+    if torch.compiler.is_compiling() or is_transformed() or not has_saving_hooks():  # torch.func takes no such hooks
         return nullcontext()
     return saved_tensors_hooks(lambda x: x, lambda x: x)
