@@ -204,13 +204,22 @@ _truth, _build = with_rnn(lambda: nn.RNNCell(4, 4, nonlinearity="relu"), _cells)
 case("nn.RNNCell with ReLU", "spellings", truth=_truth)(_build)
 
 
+def to_beat(z, k, least=-inf):
+    """For each entry, the k-th largest of the others in its row, and no less than that."""
+    rows = z.detach().tolist()
+    return torch.tensor([[max(sorted(row[:j] + row[j + 1 :])[-k], least) for j in range(len(row))] for row in rows])
+
+
 @case("top-k: 8 of 512 latents, then ReLU", "spellings", truth=noted)
 def top_k():
     def go(m, x):
         h = note(m.a(x)).relu()
-        values, index = m.encode(h).topk(8, -1)
-        kept = note(values, unit=index).relu()
-        return m.decode(torch.zeros(len(x), 512).scatter(-1, index, kept))
+        z = m.encode(h)
+        values, index = z.topk(8, -1)
+        kept = values.relu()
+        chosen = torch.zeros(len(x), 512).scatter(-1, index, kept)
+        note(z - to_beat(z, 8, least=0.0), noun="latent", on=chosen != 0)
+        return m.decode(chosen)
 
     a = nn.Linear(3, 6)
     lean(a)
@@ -222,7 +231,9 @@ def relu_top_k():
     def go(m, x):
         h = note(m.encode(x)).relu()
         values, index = h.topk(2, -1)
-        return m.decode(torch.zeros_like(h).scatter(-1, index, values))
+        chosen = torch.zeros_like(h).scatter(-1, index, values)
+        note(h - to_beat(h, 2), noun="latent", on=chosen != 0)
+        return m.decode(chosen)
 
     encode = nn.Linear(3, 8)
     plant(encode, dead=(1,), linear=(2,), by=20.0)
@@ -234,7 +245,8 @@ def jump_relu():
     def go(m, x):
         h = note(m.a(x)).relu()
         z = m.b(h)
-        note(z - m.log_threshold.exp())  # off at or below the threshold of each unit
+        level = m.log_threshold.exp().detach()
+        note(z - level, noun="latent", on=z > level)
         return z * (z > m.log_threshold.exp())
 
     a, b = nn.Linear(3, 6), nn.Linear(6, 6)

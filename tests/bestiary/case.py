@@ -17,6 +17,8 @@ class Layer:
 
     An entry whose point is −1 belongs to no point. Layers of one name are one layer to a census, in several calls or
     batches; the penalty takes every call by itself.
+
+    Of a selection, z are the margins to being chosen, `on` says who passes, and `noun` what the units are called.
     """
 
     z: Tensor
@@ -25,6 +27,15 @@ class Layer:
     cutoff: float = 0.0
     ceiling: float = inf
     name: str = ""
+    noun: str = "unit"
+    on: Tensor | None = None
+
+    @property
+    def signed(self) -> Tensor:
+        """z, of a selection positive where it is on and nowhere else."""
+        if self.on is None:
+            return self.z
+        return torch.where(self.on, self.z.clamp(min=1e-30), self.z.clamp(max=0.0))
 
 
 def along(z: Tensor, axis: int) -> Tensor:

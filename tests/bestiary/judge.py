@@ -12,9 +12,10 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import choosers
 import torch
 from case import Case, Layer
 from notebook import run
@@ -148,8 +149,10 @@ def truths(batches: Sequence[Sequence[Layer]]) -> list[Truth]:
     for number, layers in enumerate(batches):
         for place, layer in enumerate(layers):
             name = layer.name or f"place {place}"
-            points = {(number, point): pair for point, pair in ends(layer.z, layer.point).items()}
-            units = ends(layer.z, layer.unit)
+            of_points = layer.noun in ("unit", "latent")  # codes and experts are chosen for every point
+            pairs = ends(layer.signed, layer.point).items() if of_points else ()
+            points = {(number, point): pair for point, pair in pairs}
+            units = ends(layer.signed, layer.unit)
             old = merged.get(name, Truth({}, {}, layer.cutoff, layer.ceiling))
             merged[name] = old._replace(units=wider(old.units, units), points=wider(old.points, points))
     return list(merged.values())
@@ -188,7 +191,38 @@ def _judge_census(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
     if census is None:
         return found, changed
     warned = [text for w in said if (text := str(w.message)) not in usual]
+    if not _has_selections(case):
+        census, wrong = _spied(case, census)
+        if wrong:
+            return Found("silent", wrong), changed
     return _best(_read(census, true_layers(case, truth), warned) for truth in _readings(case)), changed
+
+
+def _has_selections(case: Case) -> bool:
+    """Whether the truth of a case says who is chosen."""
+    model, batches = fresh(case)
+    return any(layer.noun != "unit" for layer in case.truth(model.eval(), batches[0]))
+
+
+def _spied(case: Case, census: Any) -> tuple[Any, str]:
+    """The census without its codes and experts, of which a spy on the calls of torch knows all that the case does not.
+
+    And the first of these for which no call chose as many.
+    """
+    selected = [layer for layer in census.layers if getattr(layer, "noun", "unit") in ("code", "expert")]
+    if not selected:
+        return census, ""
+    model, batches = fresh(case)
+    chosen = choosers.choices(model.eval(), batches, lambda model, batch: _run(case, model, batch))
+    wrong = [
+        f"{layer.name}: {_short(layer.units)}, and the calls {chosen}"
+        for layer in selected
+        if not layer.units.unknown and (layer.units.total, layer.units.dead, layer.units.linear) not in chosen
+    ]
+    rest = tuple(layer for layer in census.layers if layer not in selected)
+    places = [rest.index(layer) if layer in rest else -1 for layer in census.layers]
+    died_at = torch.tensor([*places, -1])[census.died_at.long()]
+    return replace(census, layers=rest, died_at=died_at), next(iter(wrong), "")
 
 
 def _read(census: Any, layers: list[Truth], warned: list[str]) -> Found:
@@ -344,9 +378,10 @@ class Term(NamedTuple):
     gradient: Tensor
 
 
-def slack(part: Tensor) -> Tensor:
-    """By how much a unit or a point, of which these are all entries, misses its margins."""
-    return 0.5 * torch.relu(1 - part.amax()) + 0.5 * torch.relu(1 + part.amin())
+def slack(part: Tensor, noun: str = "unit") -> Tensor:
+    """By how much a unit or a point, of which these are all entries, misses its margins; the chosen, that of life."""
+    alive = 0.5 * torch.relu(1 - part.amax())
+    return alive + 0.5 * torch.relu(1 + part.amin()) if noun == "unit" else alive
 
 
 def terms(model: nn.Module, layers: Sequence[Layer]) -> list[Term]:
@@ -355,7 +390,9 @@ def terms(model: nn.Module, layers: Sequence[Layer]) -> list[Term]:
     for number, layer in enumerate(layers):
         z = layer.z.to(torch.promote_types(layer.z.dtype, torch.float32)) - layer.cutoff
         for axis, ids in (("units", layer.unit), ("points", layer.point)):
-            squares = [slack(part).square() for _, part in groups(z, ids) if part.numel() > 1]
+            if axis == "points" and layer.noun != "unit":
+                continue
+            squares = [slack(part, layer.noun).square() for _, part in groups(z, ids) if part.numel() > 1]
             if squares:
                 total = torch.stack(squares).sum()
                 found.append(Term(f"{axis} of layer {number}", total.item(), _gradient(total, model)))
@@ -383,7 +420,10 @@ def _judge_penalty(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         step = _step(
-            case, lambda model: alive.Jumpstart(model, weight=1.0, mode="UP", aggregate="sumsq", **case.options)
+            case,
+            lambda model: alive.Jumpstart(
+                model, weight=1.0, mode="UP", aggregate="sumsq", selections=_has_selections(case), **case.options
+            ),
         )
     warned = [text for w in said if (text := str(w.message)) not in usual]
     if step.error is not None:

@@ -15,12 +15,27 @@ from alive.errors import AliveError
 from alive.penalties import Jumpstart
 from alive.provenance import Tracker, enter, read
 from alive.provenance.rules import RULES
+from alive.provenance.tracker import REDUCES
 from alive.taps import Output
 
 
 @pytest.mark.contract
 def test_every_rule_is_of_an_operation_that_torch_has() -> None:
     assert [name for name in RULES if not any(hasattr(torch.ops.aten, n) for n in (name, f"{name}_"))] == []
+
+
+@pytest.mark.contract
+def test_every_reduction_that_torch_names_so_is_known() -> None:
+    tag = getattr(torch.Tag, "reduction", None)
+    if tag is None:
+        pytest.skip(f"torch {torch.__version__} does not say which operations reduce")
+    packets = {name: getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if not name.startswith("_")}
+    tagged = {name for name, op in packets.items() if any(tag in getattr(op, each).tags for each in overloads(op))}
+    assert tagged <= REDUCES
+
+
+def overloads(op: Any) -> list[str]:
+    return op.overloads() if hasattr(op, "overloads") else []
 
 
 class Widely(nn.Module):

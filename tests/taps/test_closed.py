@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from alive.penalties import Jumpstart
 from alive.taps import Call, Taps
+from alive.taps.closed import Closed
 
 
 class Looks:
@@ -174,3 +175,30 @@ def test_a_failed_quick_pass_leaves_nothing_behind() -> None:
         assert keep.penalty().requires_grad
         with pytest.raises(Exception, match="no forward pass"):
             keep.penalty()
+
+
+def test_only_what_a_layer_has_just_made_is_unshared() -> None:
+    first, after_linear, after_dropout, twice = nn.ReLU(), nn.ReLU(), nn.ReLU(), nn.ReLU()
+    inner = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0), after_dropout)
+    model = nn.Sequential(first, nn.Linear(3, 4), after_linear, inner, nn.Linear(4, 4), twice, nn.Identity(), twice)
+    assert Closed(model, []).unshared == {after_linear}
+
+
+@pytest.mark.parametrize(
+    "between", [nn.Identity, nn.Flatten, lambda: nn.Dropout(0.0)], ids=["identity", "flatten", "dropout"]
+)
+def test_inputs_may_change_before_the_penalty_is_read(between: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(between(), nn.ReLU(), nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    given = torch.randn(6, 3, requires_grad=True)
+    with Jumpstart(model) as keep:
+        for change in (0.0, 0.0, 0.0, 5.0):
+            x = given * 1.0
+            model(x)
+            with torch.no_grad():
+                x.add_(change)
+            penalty = keep.penalty()
+            (grad,) = torch.autograd.grad(penalty, given)
+            if not change:
+                before = penalty.detach(), grad
+    torch.testing.assert_close((penalty.detach(), grad), before)

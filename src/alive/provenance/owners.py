@@ -30,6 +30,7 @@ class Owners(NamedTuple):
     pure     whether all data in it went through weights
     crossed  bits of the activations that lie on every path to it
     behind   bits of the activations that lie on some path to it
+    choice   bits of the choices (top-k, argmax) whose indices or values it is made of
     why      how the owners were lost
     """
 
@@ -43,6 +44,7 @@ class Owners(NamedTuple):
     pure: bool = False
     crossed: int = 0
     behind: int = 0
+    choice: int = 0
     why: str = ""
 
     def of_points(self, t: Tensor) -> bool:
@@ -91,6 +93,7 @@ def together(operands: Sequence[Owners]) -> dict[str, Any]:
         "pure": all(o.pure for o in data),
         "crossed": fold(int.__and__, (o.crossed for o in data)) if data else 0,
         "behind": fold(int.__or__, (o.behind for o in data), 0),
+        "choice": fold(int.__or__, (o.choice for o in data), 0),
         "why": next((o.why for o in data if o.why), ""),
     }
 

@@ -26,7 +26,9 @@ from ..torch_private import (
     schema_of,
     storage_id,
 )
+from .choices import Choices
 from .families import Families, Family
+from .masking import masks_units
 from .memory import Memory
 from .one_sided import is_one_sided
 from .op import Op, Results
@@ -34,6 +36,11 @@ from .owners import LOST, Owners, constant, foreign, lost
 from .rules import RULES, elementwise, viewed
 
 RECENT = 8  # tensors that a result is compared with, to see whether it is one-sided
+REDUCES = {  # newer torch has a tag for them, 2.6 has not
+    *("all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "linalg_vector_norm"),
+    *("linalg__powsum", "logsumexp", "max", "mean", "min", "nansum", "norm", "prod", "std", "std_mean", "sum", "var"),
+    "var_mean",
+}
 MAKES_Z = {"addmm", "mm", "bmm", "baddbmm", "convolution", "native_batch_norm", "native_layer_norm", "stack", "cat"}
 ONE_SIDED = {
     *(
@@ -73,6 +80,7 @@ class Tracker(TorchDispatchMode):
         self._stance: Any = None
         self._names: dict[Any, str] = {}
         self.families = Families(self._names)
+        self.choices = Choices()
         for name, p in root.named_parameters(remove_duplicate=False):
             if not isinstance(p, UninitializedParameter):
                 self._enter_weight(p, name)
@@ -193,16 +201,20 @@ class Tracker(TorchDispatchMode):
         written, outputs = op.written(), op.outputs()
         results = [found] * max(len(outputs), 1) if isinstance(found, Owners) or found is None else found
         self._look(op)
+        choice = self.choices.follow(op)
+        if choice and op.name not in RULES and torch.Tag.pointwise not in op.func.tags and not op.func.is_view:
+            self.choices.lose(choice)
         if written:
             for t, owners in zip(written, results, strict=False):
-                self.memory.write(t, owners or lost(t.ndim, f"{op.func} is not followed"))
+                owners = owners or lost(t.ndim, f"{op.func} is not followed")
+                self.memory.write(t, owners._replace(choice=choice))
             return
         for t, owners in zip(outputs, [*results, *[None] * len(outputs)], strict=False):
             owners = owners or self._lost(op, t)
             if not _fits(owners, t):
                 self.faults.append(f"{op.func}: owners {list(owners.point.shape)} of {list(t.shape)}")
                 owners = self._lost(op, t)
-            self._put(t, owners)
+            self._put(t, owners._replace(choice=choice) if owners.choice != choice else owners)
             if owners.weight:
                 self._name(op, owners)
 
@@ -217,9 +229,14 @@ class Tracker(TorchDispatchMode):
         if op.name.rstrip("_") in ONE_SIDED:
             self._unseen(op.name.rstrip("_"))
             return
-        if op.name.startswith("scatter") and isinstance(op["src"], Tensor) and self.owners(op["src"]).picked:
-            self._unseen("topk")
-        computes = torch.Tag.pointwise in op.func.tags or torch.Tag.reduction in op.func.tags
+        if op.name.startswith("scatter") and isinstance(src := op["src"], Tensor):
+            wrote = self.owners(src)
+            if wrote.picked and not wrote.choice:  # else a tap saw who was chosen
+                self._unseen("topk")
+        with suppress(RuntimeError, NotImplementedError):  # some tensor has no values to look at
+            if masks_units(op, self.families):
+                self._unseen("masked")
+        computes = torch.Tag.pointwise in op.func.tags or op.name in REDUCES
         for y in op.outputs() if computes or op.name in MAKES_Z else ():
             if y.is_floating_point() and y.numel() and _has_values(y) and not op.written():
                 before = [z for ref in self._recent if (z := ref()) is not None and z.shape == y.shape]

@@ -3,6 +3,20 @@
 from .declared import Output
 from .models import bare, without_activations
 from .records import Call, Tap, Unseen, Watcher
+from .selections import NOUNS, Selection, Selects
 from .taps import Taps, watchers
 
-__all__ = ["Call", "Output", "Tap", "Taps", "Unseen", "Watcher", "bare", "watchers", "without_activations"]
+__all__ = [
+    "NOUNS",
+    "Call",
+    "Output",
+    "Selection",
+    "Selects",
+    "Tap",
+    "Taps",
+    "Unseen",
+    "Watcher",
+    "bare",
+    "watchers",
+    "without_activations",
+]

@@ -24,6 +24,8 @@ class Entry(NamedTuple):
     shape: tuple[int, ...]
     trace: int  # of the weighted operations before it
     where: str = ""  # the line of the user's that calls it
+    noun: str = "unit"
+    floor: float | None = None  # of a choice: at or below it, what was chosen is set to zero afterwards
 
 
 class Book:

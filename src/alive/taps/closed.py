@@ -6,7 +6,8 @@ see, and no function mode has to look at every call. Anything that could change 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor, nn
@@ -16,6 +17,8 @@ from .kinds import PLAIN
 
 KINDS: tuple[type[nn.Module], ...] = (nn.Sequential, nn.ReLU, *PLAIN)
 FORWARDS = {kind: kind.forward for kind in KINDS}
+MAKERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm)
+"""Modules whose output is a tensor of its own, never what they got."""
 
 
 class Closed:
@@ -27,6 +30,10 @@ class Closed:
         kinds = {type(m) for m in root.modules()}
         is_closed = type(root) is nn.Sequential and kinds <= FORWARDS.keys()
         self._kinds = kinds if is_closed and not any(_is_in_place(m) for m in root.modules()) else None
+        pairs = list(pairwise([root, *_in_order(root)])) if is_closed else []
+        shared = {m for before, m in pairs if type(before) not in MAKERS}
+        self.unshared = {m for _, m in pairs if type(m) is nn.ReLU} - shared
+        """ReLUs that get what nobody but the module before them has had in hand."""
 
     def holds(self, inputs: tuple[Any, Any]) -> bool:
         """Whether the model is one, nothing has changed, and the pass is on one plain tensor."""
@@ -38,6 +45,15 @@ class Closed:
             type(m) is kind and "forward" not in vars(m) and only_hooks(m, hooks, children) and not _is_in_place(m)
             for m, kind, hooks, children in self._modules
         )
+
+
+def _in_order(module: nn.Module) -> Iterator[nn.Module]:
+    """The modules that run, one after the other; one that is used twice comes twice."""
+    if type(module) is nn.Sequential:
+        for part in module:
+            yield from _in_order(part)
+    else:
+        yield module
 
 
 def _is_in_place(module: nn.Module) -> bool:

@@ -27,6 +27,16 @@ class Seen(NamedTuple):
     activation: Activation
     inplace: bool = False
     other: Tensor | None = None  # which may be z as well, for both are zero
+    gate: Gate | None = None  # by which it is on, where that is not a cutoff
+
+
+class Gate(NamedTuple):
+    """A mask by which values are on: where sign · scores > sign · reach."""
+
+    scores: Tensor
+    reach: Any
+    sign: int
+    mask: Tensor
 
 
 Reader = Callable[..., Seen | None]
@@ -180,47 +190,60 @@ class Masks:
     """Remembers what x > 0, sigmoid(x) and |x| were made of, so that x * (x > 0) and its kin are seen.
 
     `kept` holds, by the id of a tensor, what it is of which other: "+" where it is positive, "-" where it is not,
-    "s" its sigmoid, "a" its absolute value, "k" a positive multiple.
+    "s" its sigmoid, "a" its absolute value, "k" a positive multiple, "p" a softmax.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Tensor], str, tuple[Any, ...]]] = {}
+        self._kept: dict[int, tuple[weakref.ref[Tensor], str, tuple[Any, ...], Any]] = {}
 
     def clear(self) -> None:
-        """A new pass begins."""
+        """A new pass begins, or one has ended."""
         self._kept.clear()
+
+    def is_softmax(self, t: Tensor) -> bool:
+        """Whether a tensor is a softmax."""
+        return self._of(t)[0] == "p"
+
+    def note_softmax(self, t: Tensor) -> None:
+        """A tensor is a copy of a softmax."""
+        self._kept[id(t)] = (weakref.ref(t), "p", (), None)
 
     def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         """Remember what came out, if it may be part of an activation."""
         if isinstance(out, Tensor) and args and isinstance(args[0], Tensor):
-            kind, source = self._kind(MASKS[func], args, kwargs)
+            kind, source, compared = self._kind(MASKS[func], args, kwargs)
             if kind:
-                self._kept[id(out)] = (weakref.ref(out), kind, source)
+                self._kept[id(out)] = (weakref.ref(out), kind, source, compared)
         return out
 
-    def _kind(self, role: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    def _kind(self, role: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, tuple[Any, ...], Any]:
         x = args[0]
+        other = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("values"))
         if role in "+-":
-            other = args[1] if len(args) > 1 else kwargs.get("other")
-            if isinstance(other, Tensor):
-                return f"{role}?", _where(x)  # each unit may have a threshold of its own
-            return (role, _where(x)) if other == 0 else (f"{role}{other}", _where(x)) if other is not None else ("", ())
-        known, source = self._of(x)
+            if other is None:
+                return "", (), None
+            # Each unit may have a threshold of its own, which only a tensor can hold.
+            level = "?" if isinstance(other, Tensor) else "" if other == 0 else f"{other}"
+            return f"{role}{level}", _where(x), (x, other)
+        if role == "h":
+            return ("+" if _is_zero(other) else "", _where(x), (x, 0))
+        known, source, compared = self._of(x)
         match role:
+            case "p":
+                return "p", (), None
             case "cast":
-                return (known, source) if known[:1] in ("+", "-") else ("", ())
+                return (known, source, compared) if known[:1] in ("+", "-", "p") else ("", (), None)
             case "not":
-                return ({"+": "-", "-": "+"}.get(known[:1], "") + known[1:], source)
+                return ({"+": "-", "-": "+"}.get(known[:1], "") + known[1:], source, compared)
             case "s" | "a":
-                return role, source if known == "k" else _where(x)
+                return role, source if known == "k" else _where(x), None
             case "mul":
-                factor = args[1] if len(args) > 1 else kwargs.get("other")
-                return ("k", _where(x)) if isinstance(factor, int | float) and factor > 0 else ("", ())
-        return "", ()
+                return ("k" if isinstance(other, int | float) and other > 0 else "", _where(x), None)
+        return "", (), None
 
-    def _of(self, t: Any) -> tuple[str, tuple[Any, ...]]:
+    def _of(self, t: Any) -> tuple[str, tuple[Any, ...], Any]:
         kept = self._kept.get(id(t))
-        return kept[1:] if kept is not None and kept[0]() is t else ("", ())
+        return kept[1:] if kept is not None and kept[0]() is t else ("", (), None)
 
     def read(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Seen | None:
         """The activation that a call completes, if it does."""
@@ -230,21 +253,46 @@ class Masks:
         given = (*args, *kwargs.values())
         if role == "where" and len(given) >= 3:
             condition, x, y = given[:3] if given[0].dtype == torch.bool else (given[1], given[0], given[2])
-            kind, source = self._of(condition)
-            z, other = (x, y) if kind[:1] == "+" else (y, x)
-            return _seen(z, source, "where", kind) if kind[:1] in ("+", "-") and _is_zero(other) else None
+            for z, other, holds in ((x, y, 1), (y, x, -1)):
+                if _is_zero(other) and (seen := self._seen(z, condition, "where", holds)):
+                    return seen
+            return None
         if role in ("fill", "fill_", "set") and len(given) >= 3:
-            kind, source = self._of(given[1])
-            seen = _seen(given[0], source, "mask", kind) if kind[:1] == "-" and _is_zero(given[2]) else None
+            seen = self._seen(given[0], given[1], "mask", -1) if _is_zero(given[2]) else None
             return seen and seen._replace(inplace=role != "fill")
         if len(given) < 2:
             return None
         for z, other in ((given[0], given[1]), (given[1], given[0])):
-            kind, source = self._of(other)
-            name = {"+": "mask", "s": "silu"}.get(kind[:1]) if role != "add" else {"a": "plus_abs"}.get(kind)
-            if name and (seen := _seen(z, source, name, kind)):
+            kind = self._of(other)[0]
+            name = {"+": "mask", "-": "mask", "s": "silu"}.get(kind[:1]) if role != "add" else _PLUS.get(kind)
+            if name and (seen := self._seen(z, other, name)):
                 return seen._replace(inplace=role == "mul_" and z is given[0])
         return None
+
+    def _seen(self, z: Any, mask: Tensor, name: str, holds: int = 1) -> Seen | None:
+        """z where a mask holds (1), or does not (−1): of itself, an activation; of other numbers, a gate."""
+        kind, source, compared = self._of(mask)
+        if not isinstance(z, Tensor) or not kind:
+            return None
+        if _where(z) == source and kind[1:] != "?":
+            if kind[:1] == ("-" if holds > 0 else "+"):  # it lets the other side through
+                return None
+            cutoff = float(kind[1:]) if kind[:1] in ("+", "-") and len(kind) > 1 else 0.0
+            return Seen(z, Activation(name, cutoff=cutoff, leaks=name == "silu"))
+        if compared is None or mask.shape != z.shape:
+            return None
+        a, b = compared
+        return _gated(z, mask, a, b, side=holds if kind[:1] == "+" else -holds)
+
+
+def _gated(z: Tensor, mask: Tensor, a: Any, b: Any, *, side: int) -> Seen | None:
+    """z, on where a > b (side 1) or a < b (side −1): the scores are whichever is z itself, or else has its shape."""
+    own = isinstance(b, Tensor) and _where(b) == _where(z)
+    if own or not (is_pre_activation(a) and a.shape == z.shape):
+        a, b, side = b, a, -side
+    if not is_pre_activation(a) or a.shape != z.shape:
+        return None
+    return Seen(z, JUMP if _where(a) == _where(z) else GATE, gate=Gate(a, b, side, mask))
 
 
 def _where(t: Tensor) -> tuple[Any, ...]:
@@ -255,16 +303,8 @@ def _where(t: Tensor) -> tuple[Any, ...]:
         return (id(t),)
 
 
-def _seen(z: Any, source: tuple[Any, ...], name: str, kind: str) -> Seen | None:
-    if not isinstance(z, Tensor) or _where(z) != source:
-        return None
-    if kind[1:] == "?":
-        return Seen(z, LEARNED)
-    cutoff = float(kind[1:]) if kind[:1] in ("+", "-") and len(kind) > 1 else 0.0
-    return Seen(z, Activation(name, cutoff=cutoff, leaks=name == "silu"))
-
-
-LEARNED = Activation("threshold of its own", cutoff=nan)  # which no cutoff says
+JUMP, GATE = Activation("jump"), Activation("gate")  # on where z, or other scores, reach what no cutoff says
+_PLUS = {"a": "plus_abs"}
 
 
 _OF_TENSOR = {
@@ -273,6 +313,8 @@ _OF_TENSOR = {
     "cast": "float double half bfloat16 to type type_as",
     "not": "logical_not __invert__ bitwise_not",
     "s": "sigmoid",
+    "p": "softmax",
+    "h": "heaviside",
     "a": "abs absolute __abs__",
     "mul": "mul multiply __mul__ __rmul__",
     "mul_": "mul_ multiply_ __imul__",
@@ -287,6 +329,8 @@ _OF_TORCH = {
     "-": "lt le less less_equal",
     "not": "logical_not bitwise_not",
     "s": "sigmoid",
+    "p": "softmax",
+    "h": "heaviside",
     "a": "abs absolute",
     "mul": "mul multiply",
     "add": "add",
@@ -298,6 +342,7 @@ MASKS: dict[Callable[..., Any], str] = {
     **{getattr(Tensor, n): role for role, names in _OF_TENSOR.items() for n in names.split() if hasattr(Tensor, n)},
     **{getattr(torch, n): role for role, names in _OF_TORCH.items() for n in names.split() if hasattr(torch, n)},
     F.sigmoid: "s",
+    F.softmax: "p",
 }
 
 

@@ -16,8 +16,10 @@ ALIVE = Path(__file__).parents[1]
 # Frames of these are no model's: torch, and the rooms of ours that watch.
 SKIPPED = (
     str(Path(torch.__file__).parent),
-    *(str(ALIVE / room) for room in ("taps", "provenance", "functional", "diagnosis", "penalties")),
+    *(str(ALIVE / room) for room in ("taps", "provenance", "functional", "diagnosis", "penalties", "surgery/load")),
 )
+
+GENERATED = "<eval_with_key>"  # what torch.fx calls the code it writes: no line that one could open
 
 
 def line_of_call(outermost: nn.Module | None, *, inside: bool) -> str:
@@ -31,13 +33,13 @@ def line_of_call(outermost: nn.Module | None, *, inside: bool) -> str:
             inside = False
             if frame.f_locals.get("self") is outermost:
                 return ""
-        elif not inside and not frame.f_code.co_filename.startswith(SKIPPED):
-            return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+        elif not inside and not frame.f_code.co_filename.startswith((GENERATED, *SKIPPED)):
+            return f"{short(frame.f_code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
 
 
-def _short(file: str) -> str:
+def short(file: str) -> str:
     """A path as one would type it here, or from where packages lie."""
     path, here = Path(file), []
     with suppress(OSError):  # a folder that is gone

@@ -13,8 +13,14 @@ from ..errors import AliveError
 from ..functional.activations import Activation
 from ..torch_private import children_of
 from .kinds import hides
+from .records import Unseen
 
 DECLARE = "activations={MyActivation: alive.functional.Activation('mine', cutoff=0.0)}"
+CURE = (
+    "Death needs a ReLU-like unit (ReLU, LeakyReLU, ReLU6, ELU, SELU, GELU, SiLU, Softplus ...), or a choice of a "
+    "few of many (top-k, JumpReLU, a codebook, experts); one spelled out, such as x * (x > 0), is seen where it is a "
+    f"module of its own and declared: {DECLARE}"
+)
 
 
 def bare(model: nn.Module) -> nn.Module:
@@ -74,8 +80,13 @@ def expect_no_replica(module: nn.Module) -> None:
         )
 
 
-def without_activations(model: nn.Module, passed_over: Iterable[str] = ()) -> AliveError:
-    """What to say of a model in which no tap was met, or only taps that `layers` passed over."""
+def without_activations(model: nn.Module, passed_over: Iterable[str] = (), unseen: Iterable[Unseen] = ()) -> AliveError:
+    """What to say of a model in which no tap was met, or only taps that `layers` passed over, or ones not counted."""
+    if missed := next(iter(unseen), None):
+        why, _, cure = missed.why.partition("; declare")
+        return AliveError(
+            f"no one-sided activation was counted: {missed.name} {why}", f"Declare{cure}" if cure else CURE
+        )
     if names := list(passed_over):
         return AliveError(
             f"no tap matches the patterns in layers; there are {', '.join(names[:8])}{' ...' * (len(names) > 8)}",
@@ -83,8 +94,5 @@ def without_activations(model: nn.Module, passed_over: Iterable[str] = ()) -> Al
         )
     root = bare(model)
     made_of = ", ".join(sorted({type(m).__name__ for m in root.modules() if not list(m.children())}))
-    return AliveError(
-        f"no one-sided activation ran in {type(root).__name__} (it is made of {made_of or 'no modules'})",
-        "Death needs a ReLU-like unit (ReLU, LeakyReLU, ReLU6, ELU, SELU, GELU, SiLU, Softplus ...); one spelled out, "
-        f"such as x * (x > 0), is seen where it is a module of its own and declared: {DECLARE}",
-    )
+    ran = f"no one-sided activation ran in {type(root).__name__} (it is made of {made_of or 'no modules'})"
+    return AliveError(ran, CURE)

@@ -12,6 +12,7 @@ from ..provenance import Layout
 from ..torch_private import children_of, parameters_of
 from .declared import Output
 from .kinds import HANDMADE
+from .selections import Selection, Selects
 
 
 class Tap(NamedTuple):
@@ -21,6 +22,7 @@ class Tap(NamedTuple):
     activation: Activation
     layout: Layout
     where: str = ""
+    noun: str = "unit"  # what its units are called: unit, latent, code or expert
 
     @property
     def label(self) -> str:
@@ -37,6 +39,8 @@ def label(name: str, made_by: str, activation: str) -> str:
     if not made_by:
         return name
     steps, shared = name.rstrip("'").split("#")[0].split("."), 0
+    if steps == made_by.split("."):
+        return f"{made_by} → {activation}"
     for ours, theirs in zip(steps[:-1], made_by.split("."), strict=False):
         if ours != theirs:
             break
@@ -48,7 +52,9 @@ def label(name: str, made_by: str, activation: str) -> str:
 class Call(NamedTuple):
     """An activation about to happen: where, on what, in a batch of how many points, whether in place, and how.
 
-    One that is only shown happens by itself: what the watcher returns for it is not looked at.
+    One that is only shown happens by itself: what the watcher returns for it is not looked at. Of a selection, z are
+    the scores, and `selection` says who was chosen; `slot` is what the watcher reserved for it when it happened. Of one
+    that is unshared, nobody else has z in hand, so that it stays as it is.
     """
 
     tap: Tap
@@ -57,10 +63,17 @@ class Call(NamedTuple):
     inplace: bool
     activate: Callable[[], Any]
     is_shown: bool = False
+    selection: Selection | None = None
+    slot: Any = None
+    is_unshared: bool = False
 
 
 class Watcher(Protocol):
-    """Something that looks at the pre-activations."""
+    """Something that looks at the pre-activations; with `selects` set, also at selections.
+
+    What a choice means is known at the end of the pass in which it is met for the first time: so there, `reserve` keeps
+    its place among the others.
+    """
 
     def begin(self) -> None:
         """An outermost forward pass begins."""
@@ -79,16 +92,22 @@ class Place(NamedTuple):
     is_activation: bool
     activation: Activation | None
     output: Output | None
+    selects: Selects | None = None
 
     @classmethod
     def of(
-        cls, path: str, module: nn.Module, activations: Mapping[type, Activation], outputs: Mapping[type, Output]
+        cls,
+        path: str,
+        module: nn.Module,
+        activations: Mapping[type, Activation],
+        outputs: Mapping[type, Output],
+        selects: Mapping[type, Selects],
     ) -> Place:
         """What is known of a module: with neither children nor parameters, it is the activation that it calls."""
         kind = type(module)
         activation = activations.get(kind) or HANDMADE.get(f"{kind.__module__}.{kind.__qualname__}")
         alone = bool(path) and not children_of(module) and not parameters_of(module)
-        return cls(path, alone, activation, outputs.get(kind))
+        return cls(path, alone, activation, outputs.get(kind), selects.get(kind))
 
 
 class Unseen(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from functools import reduce
 from itertools import islice
@@ -30,10 +30,12 @@ from .batch import Batch, shapes_of
 from .book import ANY, Book, Entry
 from .closed import Closed
 from .declared import Output, declared, expect_outputs
-from .kinds import DECLARED, LEARNED, MASKS, PLAIN, READERS, RELU, UNIT_AXIS, Masks, Seen, is_pre_activation
+from .kinds import DECLARED, JUMP, MASKS, PLAIN, READERS, RELU, UNIT_AXIS, Masks, Seen, is_pre_activation
 from .lines import line_of_call
 from .models import bare, expect_declared, expect_no_replica, named_modules, tell_hidden
 from .records import Call, Place, Tap, Unseen, Watcher, label
+from .selecting import Selecting
+from .selections import CHOOSERS, READS, TOPK, Selection, Selects, expect_selects
 from .sizes import Sizes, follows, rows_of
 
 
@@ -43,8 +45,8 @@ class Taps:
     Names are module paths: `features.3`; `block.0.relu` for a function called in `block.0`; `#2` marks the second
     use in one pass. `layers` keeps only what matches one of its patterns by its name, or by its label, such as
     `convs.14 → relu`; `unit_axes` overrides, by name or pattern, the axis the units lie on; `activations` declares
-    modules of the user's own as one-sided, `outputs` what modules return that cannot be followed. One pass at a time:
-    calls from a second thread are refused.
+    modules of the user's own as one-sided, `outputs` what modules return that cannot be followed, `selects` modules
+    that choose a few of many. One pass at a time: calls from a second thread are refused.
 
     A watcher that only looks (`only_looks`) may be shown activations that happen by themselves (`Call.is_shown`).
     """
@@ -59,10 +61,12 @@ class Taps:
         unit_axes: Mapping[str, int] | None = None,
         activations: Mapping[type[nn.Module], Activation] | None = None,
         outputs: Mapping[type[nn.Module], Output] | None = None,
+        selects: Mapping[type[nn.Module], Selects] | None = None,
     ) -> None:
         root = bare(model)
         self.watcher = watcher
-        self.book = Book()
+        self.book = Book()  # of the module whose pass runs; a part that is called by itself has its own
+        self._books = {"": self.book}
         self.passed_over: dict[str, None] = {}  # names that match none of the patterns
         self.unseen: dict[str, Unseen] = {}
         self.aside: set[str] = set()  # taps that turned out to be no layers
@@ -74,6 +78,7 @@ class Taps:
         self._point_axis, self._unit_axes = point_axis, dict(unit_axes or {})
         expect_declared(activations or {})
         expect_outputs(outputs or {})
+        expect_selects(selects or {})
         self._handled: BaseException | None = None  # what the caller of the pass was handling when it began
         self._thread = 0
         self._outermost: nn.Module | None = None  # the module whose pass runs
@@ -90,16 +95,21 @@ class Taps:
         self._trace = ANY
         self._sizes: Sizes | None = None  # where a pass cannot be followed
         self._masks = Masks()
+        self._selecting = Selecting(self) if getattr(watcher, "selects", False) else None
         self._crossed: list[tuple[str, int, Entry, bool]] = []  # calls of this pass; sure, if nothing but a layer
         self._deaf = 0
         self._quick = False  # whether this pass is seen by the hooks on its activations alone
-        self._shown: dict[tuple[str, int], tuple[torch.Size, torch.dtype, Tap]] = {}  # what such passes met, by call
+        self._shown: dict[
+            tuple[str, int], tuple[torch.Size, torch.dtype, Tap, bool]
+        ] = {}  # what such passes met, by call
         self._mode = _Mode(self)
         self._warned: set[str] = set()
         tell_hidden(root, self._asked_for)
         one_sided = {kind: known for added in (*DECLARED.values(), activations or {}) for kind, known in added.items()}
-        places = {m: Place.of(path, m, one_sided, outputs or {}) for path, m in named_modules(root)}
-        hooked = {m: at for m, at in places.items() if m is root or at.activation or at.output or type(m) not in PLAIN}
+        chosen = (selects or {}) if self._selecting is not None else {}
+        places = {m: Place.of(path, m, one_sided, outputs or {}, chosen) for path, m in named_modules(root)}
+        told = {m for m, at in places.items() if at.activation or at.output or at.selects}
+        hooked = {m: at for m, at in places.items() if m is root or m in told or type(m) not in PLAIN}
         self._closed = Closed(root, hooked)
         self._handles = [handle for module, place in hooked.items() for handle in self._hook(module, place)]
 
@@ -168,6 +178,11 @@ class Taps:
             if z is not None and not self._deaf:
                 self._see(z, place.activation, inplace=False, activate=lambda: None)
             self._deaf += 1
+        elif place.selects is not None and self._selecting is not None:
+            z = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
+            with self._unfollowed_here():
+                self._selecting.enter(z)
+            self._deaf += 1
 
     def _show(self, place: Place, module: nn.Module, z: Any) -> None:
         """Show the watcher what a module of a quick pass gets, if it is an activation; as `_see` does, where known."""
@@ -177,13 +192,14 @@ class Taps:
         number = self._calls[path] = self._calls.get(path, 0) + 1
         known = self._shown.get((path, number))
         if known is not None and type(z) is Tensor and known[0] == z.shape and known[1] is z.dtype:
-            self.watcher.watch(Call(known[2], z, self._points, False, _idle, True))
+            self.watcher.watch(Call(known[2], z, self._points, False, _idle, True, is_unshared=known[3]))
         elif is_pre_activation(z):
             entry = self._looked_up(path, number, z)
             self._watched(entry, z, RELU, False, _idle, is_shown=True)
             if entry.layout is not None and not self._layers and not self.book.asked_again:
                 layout = declared(self._unit_axes, entry.name, z, entry.layout, self._warn)
-                self._shown[path, number] = (z.shape, z.dtype, Tap(entry.name, RELU, layout, entry.where))
+                tap = Tap(entry.name, RELU, layout, entry.where)
+                self._shown[path, number] = (z.shape, z.dtype, tap, module in self._closed.unshared)
 
     def _begin(self, place: Place, module: nn.Module, inputs: tuple[Any, Any]) -> None:
         self._inside = f"{place.path}.".lstrip(".")
@@ -195,6 +211,9 @@ class Taps:
             expect_no_replica(module)
             self._thread, self._handled = get_ident(), sys.exc_info()[1]
             self._masks.clear()
+            if self._selecting is not None:
+                self._selecting.clear()
+        self._open(place.path, compiling)
         self._follow(inputs, compiling)
         self._quick = not compiling and self._is_quick(inputs)
         if self._quick:
@@ -209,6 +228,15 @@ class Taps:
         if not getattr(self.watcher, "only_looks", False) or self._tracker is not None:
             return False
         return self._sizes is None and self._batch is None and self._closed.holds(inputs)
+
+    def _open(self, path: str, compiling: bool) -> None:
+        """Take the book of the module that is called: what leads to a layer depends on where a pass begins."""
+        if self._batch is None and not compiling and path not in self._books:
+            self._books[path] = Book()
+        book = self.book if self._batch is not None else self._books.get(path, self.book)
+        if book is not self.book:
+            self.book = book
+            self._shown.clear()
 
     def _follow(self, inputs: tuple[Any, Any], compiling: bool) -> None:
         """Decide how this pass is to be understood: followed, looked up, or by sizes alone."""
@@ -243,6 +271,10 @@ class Taps:
             return  # it failed before it was entered
         if place.activation is not None:
             self._deaf -= 1
+        elif place.selects is not None and self._selecting is not None:
+            self._deaf -= 1
+            with self._unfollowed_here():
+                self._selecting.leave(place, output)
         if place.output is not None and self._tracker is not None:
             with self._tracker.quiet():
                 place.output.enter(self._tracker, output, place.path, self._points)
@@ -263,6 +295,9 @@ class Taps:
             if self._tracker is not None and not failed:
                 with self._tracker.quiet():
                     self._note_paths(output)
+                if self._selecting is not None:
+                    self._selecting.finish()
+            self._masks.clear()
             if self._tracker is not None and self._batch is None:
                 self._tracker.__exit__(None, None, None)
                 self._tracker = None
@@ -307,6 +342,11 @@ class Taps:
             return self._watched(self._looked_up(base, number, z), z, activation, inplace, activate)
         with tracker.quiet():
             owners = tracker.owners(z)
+            if self._selecting is not None and self._selecting.meets(owners, activation):
+                self.book.note(base, number, Entry(base, None, tuple(z.shape), self._trace))
+                y = activate()
+                tracker.enter(z if y is None else y, owners)
+                return y
             entry = self._found(base, number, z, owners)
         if entry.layout is None:
             return activate()
@@ -331,6 +371,8 @@ class Taps:
         inplace: bool,
         activate: Callable[[], Any],
         is_shown: bool = False,
+        selection: Selection | None = None,
+        slot: Any = None,
     ) -> Any:
         """Carry an activation out; the watcher sees it if it is a layer that was asked for."""
         if entry.layout is None:
@@ -341,10 +383,10 @@ class Taps:
             return activate()
         if self._unit_axes:
             layout = declared(self._unit_axes, entry.name, z, layout, self._warn)
-        tap = Tap(entry.name, activation, layout, entry.where)
+        tap = Tap(entry.name, activation, layout, entry.where, entry.noun)
         self._deaf += 1  # what the watcher computes is not the model's
         try:
-            return self.watcher.watch(Call(tap, z, self._points, inplace, activate, is_shown))
+            return self.watcher.watch(Call(tap, z, self._points, inplace, activate, is_shown, selection, slot))
         finally:
             self._deaf -= 1
 
@@ -411,13 +453,21 @@ class Taps:
         name = f"{path}.{what}".lstrip(".")
         number = self._missed[name] = self._missed.get(name, 0) + 1
         name = name if number == 1 else f"{name}#{number}"
+        why = (
+            "chooses a few of many: who is never chosen is not counted; declare the module that chooses: "
+            "selects={MyTopK: alive.taps.Selects('latent')}"
+            if what in ("topk", "masked")
+            else "lets one side through, and is spelled in a way that is not counted"
+        )
+        self.tell_unseen(name, why, path)
+
+    def tell_unseen(self, name: str, why: str, path: str) -> None:
+        """Something was noticed in a part of the model, and is not counted."""
         if name not in self.unseen and self._asked_for(name):
-            why = (
-                "chooses a few of many: who is never chosen is not counted"
-                if what == "topk"
-                else "lets one side through, and is spelled in a way that is not counted"
-            )
             self.unseen[name] = Unseen(name, why, self._share(path))
+
+    def _unfollowed_here(self) -> AbstractContextManager[None]:
+        return self._tracker.quiet() if self._tracker is not None else nullcontext()
 
     def _share(self, path: str) -> float:
         """The share of the model's parameters that lies in a part of it."""
@@ -431,6 +481,11 @@ class Taps:
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(text, stacklevel=3)
+
+
+COMPILED = Unseen(
+    "topk", "runs inside torch.compile, where who is chosen is not seen: leave it out of what is compiled", 0.0
+)
 
 
 class _Mode(TorchFunctionMode):
@@ -455,14 +510,32 @@ class _Mode(TorchFunctionMode):
                 seen = taps._of_points(seen) if seen.other is not None else seen
                 return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
         elif func in MASKS and not torch.compiler.is_compiling():
-            seen = taps._masks.read(func, args, kwargs)
-            if seen is not None and seen.activation is LEARNED:
-                taps._unfollowed("mask")
-            elif seen is not None and is_pre_activation(seen.z):
-                return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
-            return taps._masks.note(func, args, kwargs, func(*args, **kwargs))
+            return taps._masks.note(func, args, kwargs, self._masked(func, args, kwargs))
         elif taps._sizes is not None:
             taps._sizes.moved(func)
+        out = func(*args, **kwargs)
+        if taps._selecting is not None and torch.compiler.is_compiling():
+            if func in TOPK:
+                taps.unseen["topk"] = COMPILED
+        elif taps._selecting is not None:
+            if func in CHOOSERS:
+                taps._selecting.chose(func, args, kwargs, out)
+            elif func in READS:
+                taps._selecting.is_read(args[0])
+        return out
+
+    def _masked(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A call that may complete an activation spelled out."""
+        taps = self.taps
+        seen = taps._masks.read(func, args, kwargs)
+        if seen is None or not is_pre_activation(seen.z):
+            return func(*args, **kwargs)
+        if seen.gate is None:
+            return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
+        if taps._selecting is not None:
+            return taps._selecting.gated(seen, lambda: func(*args, **kwargs))
+        if seen.activation is JUMP:
+            taps._unfollowed("mask")
         return func(*args, **kwargs)
 
 

@@ -12,6 +12,8 @@ from ..op import Op, Results
 from ..owners import LOST, Owners, aligned, joined, nobody, refined, varying
 from .rule import Rule, both
 
+COMPARES = {"gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical_or", "logical_not", "bitwise_not"}
+
 
 def elementwise(op: Op, families: Families) -> Results:
     """Sums, products, functions of single entries: operands are broadcast, their owners joined."""
@@ -42,6 +44,8 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different points meet in one sum")
     elif unit.numel() and int(unit.max()) == LOST:
         more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different units meet in one sum")
+    if op.name in COMPARES:  # a mask holds no units, so none were picked into it
+        more["picked"] = False
     return op.made(point, unit, *data, **more)
 
 

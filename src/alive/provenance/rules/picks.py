@@ -157,7 +157,10 @@ def scattered(op: Op, families: Families) -> Results:
     by_data = asked.data
     axis = dim in varying(o.unit) or (wrote is not None and dim in varying(wrote.unit))
     result = op.made(compact(point), compact(unit), *operands)
-    return result._replace(placed=result.placed or by_data, picked=(result.picked or (by_data and axis)))
+    picked = result.picked or (by_data and axis)
+    if not (wrote is not None and wrote.data):  # constants are written: no unit moves
+        picked = o.picked
+    return result._replace(placed=result.placed or by_data, picked=picked)
 
 
 def put(op: Op, families: Families) -> Results:

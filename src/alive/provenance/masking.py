@@ -1,0 +1,63 @@
+"""Whether an operation sets some units to zero where the data say so: a selection, however it is spelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from .families import Families
+from .op import Op
+from .owners import LOST, varying
+
+WRITES = ("index_put", "_index_put_impl", "_unsafe_index_put")
+
+
+def masks_units(op: Op, families: Families) -> bool:
+    """Whether values that have units are set to zero by a mask made of the data, which differs from unit to unit."""
+    for z, mask in _masked(op):
+        o, m = op.of(z), op.of(mask)
+        if z.shape != mask.shape or not (o.data and m.data) or o.choice or m.choice or not z.is_floating_point():
+            continue
+        axes = [d for d in varying(o.unit) if bool(((o.unit >= 0) & (o.unit != LOST)).any())]
+        if axes and _is_mask(mask) and not _is_input(op, mask, families):
+            mask = mask.detach()
+            if any(bool((mask != mask.narrow(d, 0, 1)).any()) for d in axes):
+                return True
+    return False
+
+
+def _masked(op: Op) -> Iterator[tuple[Tensor, Tensor]]:
+    """The pairs of values and mask that an operation may be about."""
+    name = op.name.rstrip("_") if op.name.endswith("_") else op.name
+    if name == "mul" and isinstance(op["other"], Tensor):
+        yield op["self"], op["other"]
+        yield op["other"], op["self"]
+    elif name == "where" and op["condition"] is not None:
+        for z, other in ((op["self"], op["other"]), (op["other"], op["self"])):
+            if isinstance(z, Tensor) and _is_zero(other):
+                yield z, op["condition"]
+    elif name == "masked_fill" and _is_zero(op["value"]):
+        yield op["self"], op["mask"]
+    elif name in WRITES and len(op["indices"]) == 1 and _is_zero(op["values"]):
+        yield op["self"], op["indices"][0]
+
+
+def _is_zero(value: object) -> bool:
+    return not bool(value.detach().any()) if isinstance(value, Tensor) else value == 0
+
+
+def _is_mask(t: Tensor) -> bool:
+    """Whether it holds 0 and 1, and nothing else."""
+    if t.dtype == torch.bool:
+        return True
+    t = t.detach()
+    return t.is_floating_point() and bool(((t == 0) | (t == 1)).all()) and bool((t == 0).any())
+
+
+def _is_input(op: Op, t: Tensor, families: Families) -> bool:
+    """Whether it is a table of zeros and ones that came with the batch."""
+    unit = op.of(t).unit
+    named = unit[(unit >= 0) & (unit != LOST)]
+    return bool(named.numel()) and families.of(int(named.max())).made_by == "input"
