@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from . import census, farkas, fleet, folding, lab, penalty, pipeline, shrink, thin
+from . import census, detectors, farkas, fleet, folding, lab, penalty, pipeline, shrink, thin
 from .figure import Figure
 
 BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "pipeline": pipeline.figures,
     "thin": thin.figures,
     "lab": lab.figures,
+    "detectors": detectors.figures,
 }
 
 __all__ = ["BENCHMARKS", "Figure"]

@@ -1,22 +1,32 @@
-"""Thin convolutions in the torch loop: memory layout, and one network a core against two cores a network."""
+"""Thin convolutions: the fleet against the torch loop at its best; there, memory layout and one network a core."""
 
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
 
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from ..data import Data, tensors
 from ..nn import RectangularConv
 from ..penalties import Jumpstart
+from ..train.fleet import Member, train_fleet
 from .figure import Figure, interleaved
+from .fleet import peak
 
 SIZES = ((20, 8), (28, 4), (28, 2))  # depth x width
 BATCH, CORES, STEPS = 128, 2, 2
 Step = Callable[[], object]
+
+# The fleet's convolutions: 28 layers on 28x28, all positions to the output, batches of 48.
+DEPTH, SIDE, IMAGES, EPOCHS, FLEET_BATCH = 28, 28, 240, 20, 48
+WIDTHS = {2: 1 / 12, 4: 1 / 5, 8: 1 / 1.7}  # the largest ratios to a step of the torch loop
+PENALTY, PEAK = 1.15, 1 / 0.4  # of a step with Sep-UP to a plain one; of the peak to the fleet at 4 channels
 
 
 def training_step(
@@ -27,6 +37,12 @@ def training_step(
     model = RectangularConv(3, 10, depth=depth, width=width, init="kaiming", generator=chance)
     x = torch.randn(BATCH, 3, 32, 32, generator=chance)
     y = torch.randint(10, (BATCH,), generator=chance)
+    return _step(model, x, y, channels_last=channels_last, penalty=penalty, stack=stack)
+
+
+def _step(
+    model: RectangularConv, x: Tensor, y: Tensor, *, channels_last: bool, penalty: bool, stack: ExitStack | None = None
+) -> Step:
     if channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x = x.contiguous(memory_format=torch.channels_last)
@@ -49,11 +65,61 @@ def figures(rounds: int) -> Iterator[Figure]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
+        yield from _fleets(max(2, rounds // 3))
         yield from _layouts(max(2, rounds // 3))
         torch.set_num_threads(CORES)
         yield _cores(max(2, rounds // 5))
     finally:
         torch.set_num_threads(threads)
+
+
+def _fleets(rounds: int) -> Iterator[Figure]:
+    """CPU time of a step on one core: plain and with Sep-UP in the fleet, plain in torch with channels innermost."""
+    data = _images()
+    most = peak(time.process_time)
+    yield Figure("GFLOP/s of a large torch.mm, one core", most)
+    for width, target in WIDTHS.items():
+        plain, kept = (_fleet(data, width, method) for method in ("ReLU", "Sep-UP"))
+        torch_step = _torch(data, width)
+        taken = interleaved({"plain": plain, "Sep-UP": kept, "torch": torch_step}, rounds, clock=time.process_time)
+        steps = EPOCHS * IMAGES // FLEET_BATCH
+        name = f"{DEPTH} layers of {width} channels, {SIDE}x{SIDE}, batch {FLEET_BATCH}"
+        yield Figure(f"step time, fleet / torch loop, {name}", taken["plain"] / steps / taken["torch"], target)
+        yield Figure(
+            f"step time in the fleet, Sep-UP by channel / plain, {name}", taken["Sep-UP"] / taken["plain"], PENALTY
+        )
+        done = _flops(width) * steps / taken["plain"] / 1e9
+        yield Figure(f"GFLOP/s of the fleet, {name}", done)
+        yield Figure(f"peak / fleet, {name}", most / done, PEAK if width == 4 else None)
+
+
+def _images() -> Data:
+    chance = torch.Generator().manual_seed(0)
+    x = torch.rand(IMAGES, 1, SIDE, SIDE, generator=chance)
+    return tensors(x, torch.arange(IMAGES) % 10, classes=10, name="noise")
+
+
+def _fleet(data: Data, width: int, method: str) -> Step:
+    """All steps of one network, and one look at its health at the end, from its start as always."""
+    settings = {"epochs": EPOCHS, "batch_size": FLEET_BATCH, "lr": 1e-3, "running": True, "weight": 1e-3}
+    member = Member(DEPTH, width, method, 10, architecture="conv", **settings)  # type: ignore[arg-type]
+    return lambda: train_fleet([member], data, threads=1, record_every=EPOCHS)
+
+
+def _torch(data: Data, width: int) -> Step:
+    """One step of the same network."""
+    chance = torch.Generator().manual_seed(10)
+    model = RectangularConv(
+        1, 10, depth=DEPTH, width=width, head="flatten", size=(SIDE, SIDE), init="glorot", generator=chance
+    )
+    x, y = data.train_x[:FLEET_BATCH], data.train_y[:FLEET_BATCH]
+    return _step(model, x.contiguous(memory_format=torch.channels_last), y, channels_last=True, penalty=False)
+
+
+def _flops(width: int) -> float:
+    """Useful operations of a step: forward, and back to weights and to activations; no border, penalty or Adam."""
+    connections = 9 * (width + (DEPTH - 1) * width**2) + 10 * width
+    return 6.0 * connections * SIDE**2 * FLEET_BATCH
 
 
 def _layouts(rounds: int) -> Iterator[Figure]:

@@ -1,4 +1,4 @@
-"""The engines that train networks: the compiled fleet, and the torch loop."""
+"""The engines that train networks: the compiled fleet, its convolutions, the torch loop, and the studies."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .fleet.result import restored
 from .net import train_net
 from .network import Outcome
 from .result import Epoch
+from .studies import train_runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +44,7 @@ class Engine:
 
     revision   to be raised with any change after which the same settings give other numbers: it is part of the keys of
                cells, so that rows of an earlier revision are not taken for rows of this one
+    told       whether keys of cells name it and its first revision, too; the two oldest engines are known without
     together   whether one call trains many networks on several threads; else each is best given a process
     restore    rebuilds a network from its stored weights, if they are kept
     """
@@ -52,6 +54,7 @@ class Engine:
     together: bool
     train: Train
     restore: Callable[[Any, Floats, int, Data], nn.Module] | None = None
+    told: bool = False
 
 
 def _fleet(networks: Sequence[Any], data: Data, *, threads: int = 1, progress: FleetProgress | None = None) -> Trained:
@@ -76,6 +79,12 @@ def _loop(networks: Sequence[Any], data: Data, *, threads: int = 1, progress: Fl
     if progress is not None:
         progress.close()
     return Trained(tuple(outcomes), time.perf_counter() - begun)
+
+
+def _study(networks: Sequence[Any], data: Data, *, threads: int = 1, progress: FleetProgress | None = None) -> Trained:
+    """One after the other; torch has its own threads."""
+    begun = time.perf_counter()
+    return Trained(tuple(train_runs(networks, data, progress)), time.perf_counter() - begun)
 
 
 class _Epochs:
@@ -105,5 +114,7 @@ class _Epochs:
 
 
 FLEET = Engine("fleet", revision=1, together=True, train=_fleet, restore=restored)
+CONV = Engine("conv-fleet", revision=1, together=True, train=_fleet, restore=restored, told=True)  # kernels of its own
 LOOP = Engine("loop", revision=1, together=False, train=_loop)
-ENGINES: Mapping[str, Engine] = MappingProxyType({engine.name: engine for engine in (FLEET, LOOP)})
+STUDY = Engine("study", revision=1, together=False, train=_study)
+ENGINES: Mapping[str, Engine] = MappingProxyType({engine.name: engine for engine in (FLEET, CONV, LOOP, STUDY)})

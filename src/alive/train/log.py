@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -110,12 +110,16 @@ class TensorBoardLogger:
         self._writer: Any = None
 
     def row(self, row: Epoch) -> None:
+        """Add one point to each curve."""
+        columns = row.columns()
+        self.log({name: v for name, v in columns.items() if name != "epoch" and v is not None}, row.epoch)
+
+    def log(self, numbers: Mapping[str, float], step: int) -> None:
         """Add one point to each curve; a resumed run hides what an earlier one drew from here on."""
         if self._writer is None:
-            self._writer = self._open(str(self.folder), purge_step=row.epoch)
-        for name, value in row.columns().items():
-            if name != "epoch" and value is not None:
-                self._writer.add_scalar(name, value, row.epoch)
+            self._writer = self._open(str(self.folder), purge_step=step)
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Write what is left."""

@@ -18,7 +18,6 @@ from alive.penalties.multipliers import WEIGHT
 from alive.train import Settings, train
 from alive.train.fleet import Member, start, train_fleet
 from alive.train.fleet.plan import Rule
-from alive.train.fleet.start import same_conv, torch_start
 from alive.train.task import logits_of, task_loss
 
 pytestmark = pytest.mark.twin
@@ -84,7 +83,7 @@ def expect_twins(member: Member, model: nn.Module, rule: Rule | None) -> np.ndar
 
 
 def model_of(member: Member) -> nn.Module:
-    return same_conv(member, 1) if member.architecture == "keras_same" else torch_start(member, 2, 1)
+    return member.form.twin(member, (2,), 1)
 
 
 @pytest.mark.parametrize("architecture", ["dense", "keras_same"])

@@ -19,7 +19,7 @@ MOONS = moons()
 
 def mixed(epochs: int = 12) -> list[Member]:
     """One of each method, of different sizes."""
-    return [Member(2 + n, 2 + n % 4, method=name, seed=n, epochs=epochs + n) for n, name in enumerate(METHODS)]
+    return [Member(2 + n, 2 + (n + 1) % 4, method=name, seed=n, epochs=epochs + n) for n, name in enumerate(METHODS)]
 
 
 class Watcher:
@@ -164,6 +164,11 @@ def test_open_skips_cannot_become_a_plain_network() -> None:
         ({"method": "VAN", "architecture": "keras_same"}, "has no van block"),
         ({"init": "mirrored", "width": 1}, "width 2 or more"),
         ({"noise": 0.5}, "noise belongs to"),
+        ({"init": "looks-linear", "architecture": "keras_same"}, "'looks-linear' does not belong to the architecture 'keras_same'"),
+        ({"method": "CReLU"}, "width must be even"),
+        ({"method": "TAT", "init": "mirrored", "width": 4}, "belongs to ReLU layers that are not Farkas"),
+        ({"method": "ReZero", "init": "lsuv"}, "'lsuv' belongs to plain blocks, not rezero"),
+        ({"method": "ReZero", "architecture": "keras_same"}, "has no rezero block"),
         ({"lr": 0.0, "epochs": 0, "seed": -1}, "seed must be a whole number of at least 0, got -1; epochs must be"),
     ],
 )

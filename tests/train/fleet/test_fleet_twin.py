@@ -13,11 +13,12 @@ from torch.nn import functional as F
 
 from alive import Jumpstart
 from alive.data import Data, moons, tensors
-from alive.nn import AnnealedDropout, Rectangular
+from alive.nn import AnnealedDropout, Rectangular, leaky_gain, lsuv_, tailored_slope
 from alive.penalties import Schedule
 from alive.train import Settings, train
 from alive.train.fleet import METHODS, Fade, Gate, LrSchedule, Member, mask, train_fleet
-from alive.train.fleet.start import SameConv, torch_start
+from alive.train.fleet.keras_same import SameConv
+from alive.train.fleet.result import MemberResult
 from alive.train.task import accuracy, logits_of, task_loss
 
 pytestmark = pytest.mark.twin
@@ -93,7 +94,7 @@ def test_mini_batches_in_shuffled_order_with_momentum(method: str) -> None:
     expect_same_rows(member, data, start(member, data))
 
 
-@pytest.mark.parametrize("init", ["kaiming", "torch", "mirrored"])
+@pytest.mark.parametrize("init", ["kaiming", "torch", "mirrored", "looks-linear", "orthogonal", "deterministic"])
 def test_all_starts(init: str) -> None:
     member = Member(4, 6, method="Sep-UP", init=init, epochs=15, seed=3, lr=1e-3)
     expect_same_rows(member, MOONS, start(member, MOONS))
@@ -186,6 +187,34 @@ class Farkas(nn.Module):
         return self.output(x)
 
 
+class Branches(nn.Module):
+    """u_l = u_{l−1} + a_l (W relu(u_{l−1}) + b), a_l trained too."""
+
+    def __init__(self, plain: Rectangular, first: float) -> None:
+        super().__init__()
+        self.plain = plain
+        self.scale = nn.Parameter(torch.full((len(plain.hidden) - 1,), first))
+
+    def forward(self, x: Tensor) -> Tensor:
+        u = self.plain.hidden[0].linear(x)
+        for a, layer in zip(self.scale, self.plain.hidden[1:], strict=True):
+            u = u + a * layer.linear(torch.relu(u))
+        return self.plain.output(torch.relu(u))  # type: ignore[no-any-return]
+
+
+class Chain(nn.Module):
+    """Layers of their own sizes and an activation that is called after each."""
+
+    def __init__(self, layers: list[nn.Linear], activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layers, self.activation = nn.ModuleList(layers), activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        return self.layers[-1](x)  # type: ignore[no-any-return]
+
+
 def torch_losses(member: Member, data: Data, model: nn.Module, alphas: list[Tensor]) -> list[float]:
     """A loop in plain torch, with the gates of a VAN after each step and a scheduled learning rate."""
     parameters = list(model.parameters())
@@ -214,6 +243,72 @@ def torch_losses(member: Member, data: Data, model: nn.Module, alphas: list[Tens
                 force += member.gate.ratio * member.gate.eta * (alpha - 1)
                 alpha.grad = None
     return losses
+
+
+def expect_same_losses(member: Member, data: Data, model: nn.Module) -> MemberResult:
+    wanted = torch_losses(member, data, model, [])
+    ours = train_fleet([member], data, threads=1).members[0]
+    np.testing.assert_allclose(ours.column("loss"), wanted, rtol=3e-4)
+    return ours
+
+
+@pytest.mark.parametrize("method", ["ReZero", "Fixup"])
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+def test_branches_times_a_trained_number(method: str, optimiser: str) -> None:
+    """ReZero begins with a = 0, Fixup with a = 1 and zero weights in every branch and in the output."""
+    member = Member(5, 4, method=method, optimiser=optimiser, lr=0.005, epochs=30, seed=9)
+    plain = start(member, MOONS)
+    if method == "Fixup":
+        for part in (*plain.hidden[1:].parameters(), *plain.output.parameters()):
+            nn.init.zeros_(part)
+    model = Branches(plain, float(method == "Fixup"))
+    first = logits_of(model, MOONS.train_x)[0]
+    shallow = plain.output(torch.relu(plain.hidden[0].linear(MOONS.train_x)))
+    torch.testing.assert_close(first.flatten(), shallow.flatten(), msg="every branch begins as nothing")
+    expect_same_losses(member, MOONS, model)
+    assert (model.scale - float(method == "Fixup")).abs().min() > 0, "all multipliers have been trained"
+
+
+@pytest.mark.parametrize("init", ["looks-linear", "glorot"])
+def test_concatenated_relus(init: str) -> None:
+    """W reads [relu(z), relu(−z)]; the fleet's plain network of both rows computes the same."""
+    member, data = Member(4, 6, method="CReLU", init=init, epochs=30, seed=3), blobs()
+    plain = start(member, data)
+    layers = []
+    for layer in (*(layer.linear for layer in plain.hidden), plain.output):
+        half = layer.out_features if layer is plain.output else 3
+        cut = nn.Linear(layer.in_features, half)
+        cut.load_state_dict({name: value[:half] for name, value in layer.state_dict().items()})
+        layers.append(cut)
+    model = Chain(layers, lambda z: torch.relu(torch.cat([z, -z], dim=1)))
+    if init == "looks-linear":
+        torch.testing.assert_close(model(data.train_x), plain(data.train_x))
+    ours = expect_same_losses(member, data, model)
+    got = logits_of(ours.network(), data.train_x)[0]
+    torch.testing.assert_close(got, logits_of(model, data.train_x)[0], rtol=0.01, atol=2e-3)
+
+
+@pytest.mark.parametrize("depth", [4, 30])
+def test_tailored_leaky_relus(depth: int) -> None:
+    member = Member(depth, 5, method="TAT", init="uniform-orthogonal", epochs=30, lr=0.002, seed=3)
+    plain, slope = start(member, MOONS), tailored_slope(depth)
+    assert (slope > 0.2) == (depth == 30)
+    model = Chain(
+        [*(layer.linear for layer in plain.hidden), plain.output],
+        lambda z: leaky_gain(slope) * F.leaky_relu(z, slope),
+    )
+    ours = expect_same_losses(member, MOONS, model)
+    got = logits_of(ours.network(), MOONS.train_x)[0]
+    torch.testing.assert_close(got, logits_of(model, MOONS.train_x)[0], rtol=0.01, atol=2e-3)
+
+
+@pytest.mark.parametrize("architecture", ["dense", "keras_same"])
+def test_lsuv_starts_from_the_training_points(architecture: str) -> None:
+    member = Member(4, 6, "ReLU", init="lsuv", architecture=architecture, epochs=15, seed=3, lr=1e-3)
+    model = member.form.twin(member, (2,), 1)
+    lsuv_(model, MOONS.train_x, generator=Generator().manual_seed(member.seed), output="output")
+    assert model(MOONS.train_x).var().item() == pytest.approx(1, abs=0.1)
+    expect_same_rows(member, MOONS, model)
 
 
 @pytest.mark.parametrize("method", ["Residual", "Residual+BN", "VAN", "VAN+BN"])
@@ -294,7 +389,7 @@ def test_without_the_task_only_the_penalty_teaches():
         4, 4, "Sep-UP", seed=3, weight=0.01, aggregate="sumsq", epochs=20, optimiser="sgd", lr=0.1, task=False
     )
     done = train_fleet([member], data).members[0]
-    net = torch_start(member, data.inputs, data.outputs)
+    net = member.form.twin(member, (data.inputs,), data.outputs)
     before = net.output.weight.clone()
     optimiser = torch.optim.SGD(net.parameters(), lr=member.lr, momentum=member.momentum)
     with Jumpstart(net, member.weight, aggregate=member.aggregate) as keep:
@@ -309,5 +404,5 @@ def test_without_the_task_only_the_penalty_teaches():
     assert torch.equal(ours.output.weight, before)
     assert done.last.penalty < done.rows[0].penalty
     still = train_fleet([Member(4, 4, "ReLU", seed=3, epochs=5, task=False)], data).members[0].network()
-    start = torch_start(member, data.inputs, data.outputs)
+    start = member.form.twin(member, (data.inputs,), data.outputs)
     assert all(torch.equal(a, b) for a, b in zip(still.parameters(), start.parameters(), strict=True))

@@ -21,7 +21,7 @@ Doubles = NDArray[np.float64]
 class Weights(NamedTuple):
     """One number for every connection; the gradient has the same shape."""
 
-    first: Floats  # [R, inputs]
+    first: Floats  # [R, inputs]; of a convolution [C, inputs · taps²]
     inner: Floats  # [D-1, R, R]
     bias: Floats  # [D, 1, R]
     out: Floats  # [outputs, R]
@@ -83,13 +83,19 @@ def padded(points: int) -> int:
     return -(-points // WIDTH) * WIDTH
 
 
-def weight_shapes(depth: int, rows: int, inputs: int, outputs: int, *, norm: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of the Weights; `norm` is the number of channels with batch norm, 0 for none."""
+def weight_shapes(
+    depth: int, rows: int, read: tuple[int, int, int], outputs: int, *, norm: int
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of the Weights; `read` is how many numbers a row of the first, of an inner and of the output layer reads.
+
+    `norm` is the number of channels with batch norm, 0 for none.
+    """
+    first, inner, out = read
     return {
-        "first": (rows, inputs),
-        "inner": (depth - 1, rows, rows),
+        "first": (rows, first),
+        "inner": (depth - 1, rows, inner),
         "bias": (depth, 1, rows),
-        "out": (outputs, rows),
+        "out": (outputs, out),
         "out_bias": (1, outputs),
         "gain": (depth if norm else 0, norm),
         "shift": (depth if norm else 0, norm),
@@ -104,7 +110,7 @@ def size_of(shapes: dict[str, tuple[int, ...]]) -> int:
 def views(flat: Floats, shapes: dict[str, tuple[int, ...]]) -> Weights:
     """Name the parts of a flat arena, without copying.
 
-    >>> flat = np.zeros(size_of(shapes := weight_shapes(2, 4, 2, 1, norm=0)), np.float32)
+    >>> flat = np.zeros(size_of(shapes := weight_shapes(2, 4, (2, 4, 4), 1, norm=0)), np.float32)
     >>> views(flat, shapes).inner[0, 3, 3:] += 1
     >>> int(flat.sum())
     1

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...functional.keeping import compiled
 
 # Numba asks only whether the file of the function itself changed; but kernels grow into their callers in other files.
-SOURCES = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
+SOURCES = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))).hexdigest()
 
 entry_point = partial(compiled, stamp=SOURCES)
 # Only called by other kernels: an entry from Python would take longer to compile than most of them.

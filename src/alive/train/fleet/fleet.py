@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from threading import Lock, Thread
 
 import numpy as np
@@ -13,18 +15,18 @@ from numpy.typing import NDArray
 
 from ...data import Data
 from ...errors import AliveError, expect
-from .arena import padded
+from .architecture import batch_of
 from .engine import COLUMNS, EPOCH, ROWS, run
 from .member import Member
-from .plan import BAD_BOTH, BAD_LOGITS, BAD_LOSS, BAD_PENALTY, DONE, INTERRUPTED, SHARED, Arenas
+from .plan import BAD_BOTH, BAD_LOGITS, BAD_LOSS, BAD_PENALTY, DONE, INTERRUPTED, Arenas
 from .progress import FleetProgress
 from .result import FleetResult, MemberResult
-from .start import arenas_of, batch_of, course_of, order_of, plan_of, points_of, positions_of, room_of
+from .start import arenas_of, course_of, order_of, plan_of
 from .update import connect
 
 LOOK = 0.1  # seconds between two looks at how far the workers are
 ORDERS = 2**20  # numbers of shuffled points laid out ahead, so that memory stays bounded
-MEMORY = 2**31  # bytes one member may take
+MEMORY = 2**33  # bytes one member may take
 REASONS = {
     BAD_LOSS: "the task loss is not finite",
     BAD_PENALTY: "the penalty is not finite",
@@ -65,8 +67,10 @@ class _Crew:
 
     def __init__(self, members: Sequence[Member], data: Data, record_every: int, threads: int) -> None:
         self.members, self.data, self.record_every = members, data, record_every
-        self.points = points_of(data)
-        costly = sorted(range(len(members)), key=lambda i: -_cost(members[i]))  # the longest first: all end together
+        self.points = {form: form.points(data) for form in {member.form for member in members}}
+        costly = sorted(
+            range(len(members)), key=lambda i: -members[i].cost(len(data.train_y))
+        )  # the longest first: all end together
         self.queue = deque(costly)
         self.results: dict[int, MemberResult] = {}
         self.signals = np.zeros((threads, 2), np.int64)  # for each worker: stop asked for, epochs done
@@ -121,21 +125,18 @@ class _Crew:
         count = len(self.data.train_y)
         with self.starting:
             net = arenas_of(member, self.data)
-        plan, course, room = (
-            plan_of(member, count, self.record_every),
-            course_of(member, count),
-            room_of(member, self.data),
-        )
+        plan, course = plan_of(member, self.data, self.record_every, net), course_of(member, count)
+        room, points = member.form.room(member, self.data), self.points[member.form]
         log = np.zeros((-(-member.epochs // self.record_every), len(COLUMNS)), np.float32)
-        state = np.zeros(4, np.int64)
+        state = np.zeros(5, np.int64)
         connect(plan, net)
         end, block = DONE, max(1, ORDERS // count) if member.shuffle else member.epochs
         while end == DONE and state[EPOCH] < member.epochs:
             until = min(int(state[EPOCH]) + block, member.epochs)
             order = order_of(member, count, int(state[EPOCH]), until)
-            end = run(plan, net, room, self.points, course, order, state, log, until, signal)
+            end = run(plan, net, room, points, course, order, state, log, until, signal)
         stopped = None if end == DONE else _advise(member, end, int(state[EPOCH]))
-        return self._result(member, log[: state[ROWS]].copy(), stopped, net, shared=plan.tie == SHARED)
+        return self._result(member, log[: state[ROWS]].copy(), stopped, net, shared=member.architecture == "keras_same")
 
     def _result(
         self, member: Member, log: NDArray[np.float32], stopped: str | None, net: Arenas | None, *, shared: bool = False
@@ -147,7 +148,7 @@ class _Crew:
             points=len(self.data.train_y),
             test_points=0 if self.data.test_y is None else len(self.data.test_y),
             outputs=self.data.outputs,
-            inputs=self.data.inputs,
+            shape=tuple(self.data.train_x.shape[1:]),
             stopped=stopped,
             weights=none if net is None else (net.free if shared else net.flat),
             norms=none if net is None else np.concatenate([part.ravel() for part in net.norm]),
@@ -156,10 +157,6 @@ class _Crew:
 
     def _unbegun(self, member: Member) -> MemberResult:
         return self._result(member, np.zeros((0, len(COLUMNS)), np.float32), "interrupted before it began", None)
-
-
-def _cost(member: Member) -> int:
-    return member.depth * member.width**2 * member.epochs
 
 
 def _advise(member: Member, end: int, epoch: int) -> str:
@@ -182,20 +179,33 @@ def _expect_fit(members: Sequence[Member], data: Data, record_every: int, thread
         who = f"member {number} ({member.depth}x{member.width} {member.method})"
         faults += [(holds, f"{who}: {text}") for holds, text in _misfits(member, data)]
     expect(faults)
+    each = sorted((member.form.memory(member, data) for member in members), reverse=True)
+    needed, there = sum(each[:threads]), _free()
+    if needed > there:
+        raise AliveError(
+            f"networks at once: {min(threads, len(each))}, which need about {needed / 2**30:.1f} GiB; "
+            f"{there / 2**30:.1f} are free",
+            "Ask for fewer threads, a smaller batch_size or depth",
+        )
+
+
+def _free() -> float:
+    """Bytes of memory that are free, or infinity where nobody tells."""
+    try:
+        text = Path("/proc/meminfo").read_text()
+        return float(text.split("MemAvailable:")[1].split()[0]) * 1024
+    except (OSError, IndexError, ValueError):
+        return math.inf
 
 
 def _misfits(member: Member, data: Data) -> list[tuple[bool, str]]:
     points = len(data.train_y)
     batch = batch_of(member, points)
-    lone = member.kind.batch_norm and positions_of(member) == 1 and (points % batch == 1 or batch == 1)
-    rows = member.depth * member.width * positions_of(member)
-    gigabytes = rows * (12 * padded(batch) + 16 * member.width) / 2**30
-    return [
+    found = [
         (batch <= points, f"batch_size {batch} is larger than the {points} training points"),
-        (not lone, f"batch_size {batch} leaves a batch of one of {points} points, where batch norm is not defined"),
-        (
-            member.architecture == "dense" or data.inputs == 2,
-            f"architecture 'keras_same' reads points of two features, got {data.inputs}",
-        ),
-        (gigabytes * 2**30 <= MEMORY, f"needs about {gigabytes:.1f} GiB; choose a smaller batch_size or depth"),
+        *member.form.misfits(member, data),
     ]
+    if all(holds for holds, _ in found):
+        needed = member.form.memory(member, data)
+        found.append((needed <= MEMORY, f"needs about {needed / 2**30:.1f} GiB; choose a smaller batch_size or depth"))
+    return found

@@ -12,7 +12,7 @@ from .norm import normalise, normalise_by_running
 
 
 @kernel
-def load_points(x, points, s):  # type: ignore[no-untyped-def]
+def load_points(plan, x, points, s):  # type: ignore[no-untyped-def]
     """Lay the chosen points into s.x, the last one over the padding too: an extreme does not see a copy."""
     for i in range(x.shape[0]):
         for n in range(s.x.shape[1]):

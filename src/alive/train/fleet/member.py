@@ -8,21 +8,23 @@ from types import MappingProxyType
 from typing import Any
 
 from ...errors import expect, near
-from ...nn import INITIALISERS
+from ...nn import FITTED, INITIALISERS
+from ...nn.init import PAIRED
 from ...penalties import Schedule
 from ...penalties.multipliers import KI, KP, NU, TOL, TOP, WEIGHT
 from ..settings import CONSTANT, LrSchedule, real, reals, whole
+from .architecture import Architecture
+from .architectures import ARCHITECTURES
 
 MAX_WIDTH = (
     512  # the engine is for thin networks: beyond this one network leaves the cache, and torch is the better tool
 )
-BLOCKS = ("plain", "residual", "van", "farkas")
-ARCHITECTURES = ("dense", "keras_same")
+BLOCKS = ("plain", "residual", "van", "farkas", "rezero", "fixup", "concatenated", "leaky")
 AGGREGATES = ("sumsq", "sum", "meansq")
 OPTIMISERS = ("adam", "sgd")
 PENALTY = ("weight", "aggregate", "balance")
 SUM_WEIGHT = 1e-4  # of the papers' sums on MOONS
-STARTS = {"glorot": "", "zeros": ", zero start", "mirrored": ", mirrored"}  # as a reader names them
+STARTS = {"glorot": "", "zeros": ", zero start", "mirrored": ", mirrored", "lsuv": ", LSUV"}  # as a reader names them
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,10 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "VAN": Method(block="van"),
         "VAN+BN": Method(batch_norm=True, block="van"),
         "Farkas": Method(block="farkas"),
+        "ReZero": Method(block="rezero"),
+        "Fixup": Method(block="fixup"),
+        "CReLU": Method(block="concatenated"),
+        "TAT": Method(block="leaky"),
     }
 )
 
@@ -95,7 +101,12 @@ class Member:
     method        a name in METHODS; `weight`, `aggregate` and `balance` belong to the Sep methods
     weight        of the aggregate: None is 1e-4 for the papers' sums, and for "meansq" what means the same everywhere;
                   "auto" lets each layer and axis of "meansq" have a multiplier that follows its slacks
-    architecture  "dense", or "keras_same": the convolution over two positions that made the published heat maps
+    architecture  "dense"; "keras_same", the convolution over two positions of the published heat maps; or "conv",
+                  square maps under convolutions that keep their size
+    head          of "conv": "flatten", all positions to the output, or "mean" over them
+    kernel        of "conv": 3 or 1
+    conv          of a Sep method of "conv": whether a unit is a "channel", or a channel at a "position"
+    running       of "conv": training accuracy is that of the steps themselves, and health that of 1000 points
     seed          of the start, of the order of mini-batches and of the dropout masks
     noise         of the initialiser "mirrored"; None is its default
     margin        δ of the block "farkas": 0 is the paper's bias, above 0 the strict one
@@ -129,6 +140,10 @@ class Member:
     gate: Gate = Gate()
     margin: float = 0.0
     task: bool = True
+    head: str = "flatten"
+    kernel: int = 3
+    conv: str = "channel"
+    running: bool = False
 
     def __post_init__(self) -> None:
         if self.weight is None:
@@ -137,7 +152,7 @@ class Member:
             "method": METHODS,
             "aggregate": AGGREGATES,
             "architecture": ARCHITECTURES,
-            "init": INITIALISERS,
+            "init": (*INITIALISERS, *FITTED),
             "optimiser": OPTIMISERS,
         }
         batch = self.batch_size is None or whole(self.batch_size, 1)
@@ -177,9 +192,14 @@ class Member:
         return METHODS[self.method]
 
     @property
+    def form(self) -> Architecture:
+        """What the architecture stands for."""
+        return ARCHITECTURES[self.architecture]
+
+    @property
     def engine(self) -> str:
         """Who trains it."""
-        return "fleet"
+        return self.form.engine
 
     @property
     def label(self) -> str:
@@ -195,7 +215,7 @@ class Member:
     def settings(self) -> dict[str, Any]:
         """Everything that decides the result, and nothing that the method does not read."""
         record = asdict(self)
-        unread = [*(() if self.kind.axes else PENALTY)]
+        unread = [*(() if self.kind.axes else PENALTY), *self.form.unread(self)]
         unread += [] if self.kind.block == "van" else ["gate"]
         unread += [] if self.kind.block == "farkas" else ["margin"]
         unread += [] if self.optimiser == "sgd" else ["momentum"]
@@ -207,10 +227,8 @@ class Member:
         return record | reals(record, "lr", "weight") | rule
 
     def cost(self, points: int | None = None) -> float:
-        """About how many seconds it takes on one core, on a small data set; only ratios matter."""
-        rows = self.width * (2 if self.architecture == "keras_same" else 1)
-        norm = 1.5 if self.kind.batch_norm else 1.0
-        return 1e-8 * norm * self.epochs * self.depth * rows * (rows + 40)
+        """About how many seconds it takes on one core, shown so many points an epoch; only ratios matter."""
+        return self.form.cost(self, points)
 
     def _unknown(self, what: str, known: Collection[str]) -> str:
         """What to say of a name; worked out only where it is wrong, for grids make thousands of members."""
@@ -219,16 +237,21 @@ class Member:
 
     def _misfits(self) -> list[tuple[bool, str]]:
         """What each setting allows, but not together."""
-        block = METHODS[self.method].block if self.method in METHODS else "plain"
-        plain = block == "plain" or self.architecture != "keras_same"
+        known = self.method in METHODS and self.architecture in ARCHITECTURES
+        block = METHODS[self.method].block if known else "plain"
         return [
-            (plain, f"architecture 'keras_same' has no {block} block; choose 'dense'"),
+            *(self.form.faults(self) if known else ()),
             (block != "farkas" or self.width != 1, "a Farkas layer needs width 2 or more"),
+            (block != "concatenated" or self.width % 2 == 0, "concatenated ReLUs come in pairs: width must be even"),
             (
-                self.init != "mirrored" or (self.architecture == "dense" and block in ("plain", "residual", "van")),
-                "the initialiser 'mirrored' belongs to dense layers that are not Farkas",
+                self.init not in PAIRED or block not in ("farkas", "leaky"),
+                f"the initialiser {self.init!r} belongs to ReLU layers that are not Farkas",
             ),
-            (self.init != "mirrored" or self.width != 1, "the initialiser 'mirrored' needs width 2 or more"),
+            (self.init not in PAIRED or self.width != 1, f"the initialiser {self.init!r} needs width 2 or more"),
+            (
+                self.init not in FITTED or block == "plain",
+                f"the start {self.init!r} belongs to plain blocks, not {block}",
+            ),
             (
                 self.weight != "auto" or self.aggregate == "meansq",
                 f"weight 'auto' belongs to the aggregate 'meansq', not {self.aggregate!r}",

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arena import Floats, Gates, Norm, Prices, Signals, Weights
+from .conv.arena import Maps
 
-UNTIED, SHARED, FARKAS = 0, 1, 2  # how connections follow from what is trained
+UNTIED, SHARED, FARKAS, SCALED = 0, 1, 2, 3  # how connections follow from what is trained
 NO_SKIP, SKIP, VAN = 0, 1, 2
 DONE, BAD_LOSS, BAD_PENALTY, BAD_BOTH, BAD_LOGITS, INTERRUPTED = 0, 1, 2, 3, 4, 5
 
@@ -24,10 +25,29 @@ class Rule(NamedTuple):
     top: float
 
 
+class Extent(NamedTuple):
+    """Sizes of an architecture for one shape of points, the first fields of a Plan."""
+
+    side: int
+    taps: int
+    mean_head: bool
+    by_position: bool
+    unit_values: int
+    point_values: int
+    layer_values: int
+
+
 class Plan(NamedTuple):
     """Numbers that do not change while a member trains."""
 
-    positions: int
+    side: int  # of a map, 1 where there is none
+    taps: int  # of a kernel, in each direction
+    mean_head: bool  # the output reads the mean of each map, not all positions
+    by_position: bool  # a unit of the penalty is a channel at a position, not a channel
+    unit_values: int  # how many values of one point a unit has
+    point_values: int  # how many values a point has
+    layer_values: int  # how many values of one point a layer has
+    keep: bool  # pre-activations are kept, for the penalty
     batch: int
     record_every: int
     epochs: int
@@ -50,6 +70,7 @@ class Plan(NamedTuple):
     eta: np.float32  # of the gates
     ratio: np.float32
     task: bool  # whether the task's gradient counts
+    running: bool  # training accuracy is that of the steps, not of the network after them
     still: bool  # a training pass equals an evaluation: whole batches in order, no norm, no dropout
     seed: np.uint64
 
@@ -63,7 +84,8 @@ class Arenas(NamedTuple):
     second_moment: Floats
     flat: Floats  # one number for every connection: the same memory as `free` when untied
     flat_slope: Floats
-    sharing: NDArray[np.int32]  # SHARED: which free number each connection is, -1 for none
+    sharing: NDArray[np.int32]  # SHARED: which free number each connection follows, -1 for none
+    factor: Floats  # SHARED: how many times that number it is
     w: Weights
     g: Weights
     norm: Norm
@@ -76,7 +98,7 @@ class Arenas(NamedTuple):
 class Points(NamedTuple):
     """Data as rows."""
 
-    x: Floats  # [inputs, N]
+    x: Floats  # [inputs, N] for rows, [N, inputs] for maps
     y: NDArray[np.int32]
     test_x: Floats
     test_y: NDArray[np.int32]
@@ -94,5 +116,5 @@ class Course(NamedTuple):
 class Room(NamedTuple):
     """Where passes leave their traces: training batches, test points."""
 
-    train: Signals
-    test: Signals
+    train: Signals | Maps
+    test: Signals | Maps

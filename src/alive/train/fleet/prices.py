@@ -14,12 +14,11 @@ from .slacks import LAYER, POINTS, UNITS, ends, slack, slack_lanes
 @kernel
 def terms(plan, s, count, axis):  # type: ignore[no-untyped-def]
     """How many slacks a layer has on an axis, 0 if it is not asked for or cannot be satisfied."""
-    rows, positions = s.unit_top.shape[1], s.point_top.shape[1]
     if axis == UNITS:
-        return rows if plan.units and count > 1 else 0
+        return s.unit_top.shape[1] if plan.units and count * plan.unit_values > 1 else 0
     if axis == POINTS:
-        return positions * count if plan.points and rows > positions else 0
-    return 1 if plan.layer and count * rows > 1 else 0
+        return s.point_top.shape[1] * count if plan.points and plan.point_values > 1 else 0
+    return 1 if plan.layer and count * plan.layer_values > 1 else 0
 
 
 @kernel

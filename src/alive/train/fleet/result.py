@@ -12,10 +12,11 @@ from torch import nn
 from ...data import Data
 from ...errors import AliveError
 from ..result import Best, EpochHealth
+from .architecture import Shape
 from .arena import Floats
 from .engine import COLUMNS
 from .member import Member
-from .start import parts_of, same_conv, torch_start
+from .start import parts_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +31,7 @@ class MemberResult:
     points: int
     test_points: int
     outputs: int
-    inputs: int
+    shape: Shape
     stopped: str | None
     weights: Floats
     norms: Floats
@@ -71,14 +72,14 @@ class MemberResult:
         return self.log[:, COLUMNS.index(name)]
 
     def network(self) -> nn.Module:
-        """The network as a torch module in eval mode; a Farkas layer becomes the plain layer it computes."""
+        """The network as a torch module in eval mode; a Farkas layer becomes the plain layer it computes, as do
+        concatenated and leaky ReLUs."""
         if self.alpha.size and (self.alpha[1:] < 1).any():
             raise AliveError(
                 f"a {self.member.method} member still has open skips and no plain network computes the same",
                 "Train until every α is 1, or read weights and alpha",
             )
-        shared = self.member.architecture == "keras_same"
-        net = same_conv(self.member, self.outputs) if shared else torch_start(self.member, self.inputs, self.outputs)
+        net = self.member.form.plain(self.member, self.shape, self.outputs)
         with torch.no_grad():
             _fill(parts_of(net), self.weights)
             norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
@@ -117,8 +118,9 @@ class FleetResult:
 def restored(member: Member, flat: Floats, norms: int, data: Data) -> nn.Module:
     """The network of a member from the numbers that were `kept` of it, the last of which are its norms."""
     cut, none = flat.size - norms, np.zeros(0, np.float32)
+    shape = tuple(data.train_x.shape[1:])
     return MemberResult(
-        member, none, len(data.train_y), 0, data.outputs, data.inputs, None, flat[:cut], flat[cut:], none
+        member, none, len(data.train_y), 0, data.outputs, shape, None, flat[:cut], flat[cut:], none
     ).network()
 
 

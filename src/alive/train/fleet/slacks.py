@@ -75,15 +75,14 @@ def cost_of_points(top, bottom, real, plan):  # type: ignore[no-untyped-def]
 @kernel
 def penalty(plan, share, s, count):  # type: ignore[no-untyped-def]
     """A of all layers; an axis with a single value cannot be satisfied and is left out."""
-    rows, positions = s.unit_top.shape[1], s.point_top.shape[1]
     t = 0.0
     for level in range(s.unit_top.shape[0]):
-        if plan.units and count > 1:
-            for j in range(rows):
+        if plan.units and count * plan.unit_values > 1:
+            for j in range(s.unit_top.shape[1]):
                 t += share[level, UNITS] * cost(slack(s.unit_top[level, j], s.unit_bottom[level, j], plan), plan)
-        if plan.points and rows > positions:
+        if plan.points and plan.point_values > 1:
             t += share[level, POINTS] * cost_of_points(s.point_top[level], s.point_bottom[level], s.real, plan)
-        if plan.layer and count * rows > 1:
+        if plan.layer and count * plan.layer_values > 1:
             high, low = ends(s.unit_top[level], s.unit_bottom[level])
             t += share[level, LAYER] * cost(slack(high, low, plan), plan)
     return t
@@ -198,12 +197,13 @@ def pull(g, s, level, plan, share, weight, count):  # type: ignore[no-untyped-de
         np.float32(weight * share[POINTS]),
         np.float32(weight * share[LAYER]),
     )
-    rows, positions, z = s.unit_top.shape[1], s.point_top.shape[1], s.z[level]
+    z = s.z[level]
     top, bottom = s.unit_top[level], s.unit_bottom[level]
-    if plan.units and count > 1 and aim_units(s.aim, z, top, bottom, plan, by_unit, count):
+    if plan.units and count * plan.unit_values > 1 and aim_units(s.aim, z, top, bottom, plan, by_unit, count):
         pull_rows(g, z, s.aim)
-    if plan.layer and count * rows > 1 and aim_layer(s.aim, z, ends(top, bottom), plan, by_layer, count):
+    several = count * plan.layer_values > 1
+    if plan.layer and several and aim_layer(s.aim, z, ends(top, bottom), plan, by_layer, count):
         pull_rows(g, z, s.aim)
-    if plan.points and rows > positions:
+    if plan.points and plan.point_values > 1:
         pull_points(g, z, s.point_top[level], s.point_bottom[level], plan, by_point)
     clear_padding(g, s.real, count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .compiled import entry_point, joined, kernel
-from .plan import FARKAS, SHARED, VAN
+from .plan import FARKAS, SCALED, SHARED, VAN
 
 ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
 BETA1, BETA2 = 0.9, 0.999
@@ -107,20 +107,50 @@ def farkas_back(plan, net):  # type: ignore[no-untyped-def]
 
 @kernel
 def spread(net):  # type: ignore[no-untyped-def]
-    """Give every connection its number; those without one stay zero."""
+    """Give every connection its multiple of a number; those without one stay zero."""
     for i in range(net.sharing.size):
         if net.sharing[i] >= 0:
-            net.flat[i] = net.free[net.sharing[i]]
+            net.flat[i] = net.factor[i] * net.free[net.sharing[i]]
 
 
 @kernel
 def gather(net):  # type: ignore[no-untyped-def]
-    """Sum the gradients of all connections that share a number."""
+    """Sum the gradients of all connections that follow a number."""
     for i in range(net.slope.size):
         net.slope[i] = ZERO
     for i in range(net.sharing.size):
         if net.sharing[i] >= 0:
-            net.slope[net.sharing[i]] += net.flat_slope[i]
+            net.slope[net.sharing[i]] += net.factor[i] * net.flat_slope[i]
+
+
+@kernel
+def scale(net):  # type: ignore[no-untyped-def]
+    """W and b of each hidden layer but the first times a number of its own, which lies behind all others."""
+    size = net.flat.size
+    for i in range(size):
+        net.flat[i] = net.free[i]
+    for level in range(net.w.inner.shape[0]):
+        branch = net.free[size + level]
+        net.w.inner[level] *= branch
+        net.w.bias[level + 1] *= branch
+
+
+@kernel
+def scale_back(net):  # type: ignore[no-untyped-def]
+    """The gradients of W, b and their number from that of the product."""
+    size, rows = net.flat.size, net.w.bias.shape[2]
+    for i in range(size):
+        net.slope[i] = net.flat_slope[i]
+    weights, biases = net.w.first.size, net.w.first.size + net.w.inner.size + rows
+    for level in range(net.w.inner.shape[0]):
+        branch, found = net.free[size + level], ZERO
+        for i in range(weights + level * rows * rows, weights + (level + 1) * rows * rows):
+            found += net.flat_slope[i] * net.free[i]
+            net.slope[i] = branch * net.flat_slope[i]
+        for i in range(biases + level * rows, biases + (level + 1) * rows):
+            found += net.flat_slope[i] * net.free[i]
+            net.slope[i] = branch * net.flat_slope[i]
+        net.slope[size + level] = found
 
 
 @entry_point
@@ -130,6 +160,8 @@ def connect(plan, net):  # type: ignore[no-untyped-def]
         spread(net)
     elif plan.tie == FARKAS:
         farkas(plan, net)
+    elif plan.tie == SCALED:
+        scale(net)
 
 
 @joined
@@ -139,6 +171,8 @@ def update(plan, net, lr, step):  # type: ignore[no-untyped-def]
         gather(net)
     elif plan.tie == FARKAS:
         farkas_back(plan, net)
+    elif plan.tie == SCALED:
+        scale_back(net)
     if plan.adam:
         adam(net.free, net.slope, net.first_moment, net.second_moment, lr, plan.eps, step)
     else:

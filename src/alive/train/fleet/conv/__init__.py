@@ -1,0 +1,1 @@
+"""Convolutions in the fleet: maps of sixteen images at once."""

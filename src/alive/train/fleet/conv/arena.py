@@ -1,0 +1,132 @@
+"""Where the maps of one network lie: [layer][block of sixteen images][channel][row][column][image]."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arena import Floats, padded
+from ..lanes import WIDTH
+
+
+class Maps(NamedTuple):
+    """What one pass over a batch leaves behind. M = (side + border)² · 16 numbers are one map of sixteen images.
+
+    What a network does not need has no layers. With a penalty pre-activations are kept, and what the next layer reads
+    is made of them again on the way back: it has room for two layers of one block, as much as an evaluation needs.
+    """
+
+    x: Floats  # [blocks, inputs, M]
+    u: Floats  # [D, blocks, C, M] what a layer sums up, skip included: with batch norm or skips
+    z: Floats  # [D, blocks, C, M] pre-activations: with a penalty
+    h: Floats  # [D, blocks, C, M] what the next layer reads; with a penalty [2, 1, C, M]
+    last: Floats  # [blocks, C, M] what the head reads; the same memory as h[D − 1] without a penalty
+    pooled: Floats  # [C, B] of the head "mean"
+    pooled_slope: Floats  # [C, B]
+    logits: Floats  # [outputs, B]
+    answer: Floats  # [outputs, 16] of an evaluation
+    lane_top: Floats  # [D, blocks, C, 16] extremes of each channel in each image
+    lane_bottom: Floats
+    unit_top: Floats  # [D, units], a unit being a channel, or one at a position
+    unit_bottom: Floats
+    point_top: Floats  # [D, positions, B], positions being 1 unless each counts by itself
+    point_bottom: Floats
+    mean: Floats  # [D, C], of the batch
+    scale: Floats  # [D, C], 1/sqrt(variance + eps) of the batch
+    g: Floats  # [blocks at once, C, M] gradient on its way back
+    g_below: Floats
+    skipped: Floats  # [blocks at once, C, M] what flows back past a layer
+    real: Floats  # [1, B] one for an image of the batch, zero in the padding
+    aim: Floats  # [D, 4, units] of the penalty: which values each unit looks for, and what it adds there
+    layer_aim: Floats  # [D, 4, C]
+    found: NDArray[np.int64]  # [C · side², 2] where the extremes of a block's images were found
+    noted: NDArray[np.int64]  # [1] how many of them
+    turned: Floats  # [C, C · taps²] the weights that carry a gradient back
+    none: Floats  # [1, C] zeros
+    one: Floats  # [1, C] ones
+    centre: Floats  # [1, C] of a norm: z = factor (u − centre) + offset
+    factor: Floats  # [1, C]
+    offset: Floats  # [1, C]
+    few: Floats  # [C, 16] means of an evaluation
+
+
+class Sizes(NamedTuple):
+    """What decides how much room a network takes."""
+
+    depth: int
+    width: int
+    inputs: int
+    outputs: int
+    side: int
+    taps: int
+    points: int  # of a batch
+    norm: bool
+    skip: bool
+    penalty: bool
+    by_position: bool
+    layer: bool
+    mean_head: bool
+
+
+def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """The shape of every part of Maps."""
+    D, C, B = sizes.depth, sizes.width, padded(sizes.points)
+    blocks, area = B // WIDTH, sizes.side**2
+    M = (sizes.side + 2 * (sizes.taps // 2)) ** 2 * WIDTH
+    at_once = blocks if sizes.norm else 1
+    units, positions = (C * area, area) if sizes.by_position else (C, 1)
+    summed = D if sizes.norm or sizes.skip else 0
+    normed = D if sizes.norm else 0
+    asked = D if sizes.penalty else 0
+    pooled = C if sizes.mean_head else 0
+    return {
+        "x": (blocks, sizes.inputs, M),
+        "u": (summed, blocks, C, M),
+        "z": (asked, blocks, C, M),
+        "h": (2, 1, C, M) if sizes.penalty else (D, blocks, C, M),
+        "last": (blocks if sizes.penalty else 0, C, M),
+        "pooled": (pooled, B),
+        "pooled_slope": (pooled, B),
+        "logits": (sizes.outputs, B),
+        "answer": (sizes.outputs, WIDTH),
+        "lane_top": (D, blocks, C, WIDTH),
+        "lane_bottom": (D, blocks, C, WIDTH),
+        "unit_top": (D, units),
+        "unit_bottom": (D, units),
+        "point_top": (D, positions, B),
+        "point_bottom": (D, positions, B),
+        "mean": (normed, C),
+        "scale": (normed, C),
+        "g": (at_once, C, M),
+        "g_below": (at_once, C, M),
+        "skipped": (at_once if sizes.skip else 0, C, M),
+        "real": (1, B),
+        "aim": (asked, 4, units),
+        "layer_aim": (D if sizes.layer else 0, 4, C),
+        "found": (C * area, 2),
+        "noted": (1,),
+        "turned": (C, C * sizes.taps**2),
+        **dict.fromkeys(("none", "one", "centre", "factor", "offset"), (1, C)),
+        "few": (C, WIDTH),
+    }
+
+
+def room(sizes: Sizes) -> Maps:
+    """Zeros of these shapes; borders stay zero."""
+    kinds = {"found": np.int64, "noted": np.int64}
+    parts = {name: np.zeros(shape, kinds.get(name, np.float32)) for name, shape in shapes(sizes).items()}
+    parts["one"][:] = 1
+    parts["last"] = parts["last"] if sizes.penalty else parts["h"][-1]
+    return Maps(**parts)
+
+
+def memory(sizes: Sizes) -> int:
+    """Bytes of the room.
+
+    >>> plain = Sizes(28, 4, 1, 10, 28, 3, 48, *[False] * 6)
+    >>> round(memory(plain) / 2**20)
+    19
+    """
+    return sum(4 * int(np.prod(shape)) for shape in shapes(sizes).values())

@@ -1,0 +1,96 @@
+"""Convolutions in the fleet as a whole: independence, faults, memory, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from alive.data import Data, moons, tensors
+from alive.errors import AliveError
+from alive.train.engines import ENGINES
+from alive.train.fleet import Member, train_fleet
+from alive.train.fleet.architectures import ARCHITECTURES
+
+
+def images(points: int = 40, channels: int = 1, side: int = 8) -> Data:
+    x = torch.rand(points, channels, side, side, generator=torch.Generator().manual_seed(0))
+    return tensors(x, torch.arange(points) % 4, classes=4, name="maps")
+
+
+MAPS = images()
+PLAIN = Member(2, 4, "ReLU", architecture="conv", epochs=4, batch_size=24, shuffle=True, lr=0.01)
+
+
+def test_results_depend_neither_on_threads_nor_on_company() -> None:
+    fleet = [
+        replace(PLAIN, method=method, width=width, seed=seed)
+        for seed, (method, width) in enumerate([("ReLU", 2), ("Sep-UP", 4), ("ReLU+BN", 3), ("VAN", 4), ("Sep-L", 5)])
+    ]
+    fleet.append(Member(2, 4, epochs=4))  # a dense one among them
+    together = train_fleet(fleet, MAPS, threads=3).members
+    backwards = train_fleet(fleet[::-1], MAPS, threads=2).members[::-1]
+    alone = [train_fleet([member], MAPS, threads=1).members[0] for member in fleet]
+    for results in zip(together, backwards, alone, strict=True):
+        for other in results[1:]:
+            np.testing.assert_array_equal(results[0].log, other.log)
+            np.testing.assert_array_equal(results[0].weights, other.weights)
+
+
+def test_a_member_that_breaks_is_frozen_and_hurts_nobody() -> None:
+    bad = replace(PLAIN, optimiser="sgd", lr=1e30)
+    alone = train_fleet([PLAIN], MAPS, threads=1).members[0]
+    broken, beside = train_fleet([bad, PLAIN], MAPS, threads=1).members
+    np.testing.assert_array_equal(beside.log, alone.log)
+    assert "not finite" in str(broken.stopped)
+    assert np.isfinite(broken.log).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"width": 33}, "at most 32 channels"),
+        ({"kernel": 5}, "kernel must be 1 or 3, got 5"),
+        ({"head": "max"}, "unknown head 'max'"),
+        ({"conv": "pixel"}, "unknown conv 'pixel'"),
+        ({"method": "Farkas"}, "has no farkas block"),
+        ({"architecture": "dense", "head": "mean"}, "head belongs to the architecture 'conv', not 'dense'"),
+        ({"init": "mirrored", "width": 1}, "width 2 or more"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(AliveError) as caught:
+        replace(PLAIN, **settings)  # type: ignore[arg-type]
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("member", "data", "said"),
+    [
+        (PLAIN, moons(), "reads square images of 1 or 3 channels"),
+        (PLAIN, images(side=33), "sides from 8 to 32"),
+        (PLAIN, images(channels=2), "1 or 3 channels"),
+        (replace(PLAIN, method="Sep-U", conv="position", batch_size=1), MAPS, "choose a larger batch_size"),
+        (replace(PLAIN, batch_size=41), MAPS, "larger than the 40 training points"),
+        (replace(PLAIN, depth=10**6, width=32), MAPS, "GiB"),
+    ],
+)
+def test_what_does_not_fit_the_data_is_refused_before_training(member: Member, data: Data, said: str) -> None:
+    with pytest.raises(AliveError, match=said):
+        train_fleet([member], data)
+
+
+def test_the_memory_that_is_told_is_what_is_taken() -> None:
+    member = replace(PLAIN, method="Sep-UP", depth=9)
+    form = member.form
+    taken = sum(part.nbytes for part in form.room(member, MAPS).train)
+    assert taken <= form.memory(member, MAPS) <= 1.2 * taken
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_architecture_names_its_engine(name: str) -> None:
+    assert ARCHITECTURES[name].engine in ENGINES
