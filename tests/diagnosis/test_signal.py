@@ -186,6 +186,8 @@ def test_verdicts_name_the_place_and_what_is_wrong_there() -> None:
     deep = census(mlp(30, 16), torch.randn(300, 8), gradient=True)
     assert deep.gone.startswith("all points have become one from ")
     first, last = deep.layers[0], deep.layers[-1]
+    assert [word for word, _ in deep.losses] == ["merged", "vanished"]
+    assert f"{first.signal.gradient:.1e} at the first layer" in deep.gone
     assert deep.words(first) == ("vanished",)
     assert deep.words(last) == ("bends nothing", "merged")
     shallow = census(mlp(4, 32), torch.randn(300, 8), gradient=True)

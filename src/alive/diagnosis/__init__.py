@@ -1,9 +1,20 @@
 """Diagnosis: what is dead, where, and what to do."""
 
 from .census import census
+from .dormancy import Dormancy, dormancy
 from .gathered import gather
 from .limits import Limit
 from .record import Census, LayerCensus, Tally
 from .signal import Signal
 
-__all__ = ["Census", "LayerCensus", "Limit", "Signal", "Tally", "census", "gather"]
+__all__ = [
+    "Census",
+    "Dormancy",
+    "LayerCensus",
+    "Limit",
+    "Signal",
+    "Tally",
+    "census",
+    "dormancy",
+    "gather",
+]

@@ -12,14 +12,16 @@ from torch import Tensor, nn
 from ..errors import AliveError
 from ..feed import batches
 from ..functional import Activation, State, classify
-from ..provenance import Scattered
-from ..taps import Call, Output, Tap, Taps, bare, without_activations
+from ..provenance import Grid, Layout, Scattered
+from ..taps import Call, Output, Selects, Tap, Taps, bare, without_activations
+from ..taps.selections import CODE, EXPERT, UNIT
 from .backward import Backward, Loss, unfrozen
 from .build import build
+from .example import example_of
 from .extremes import extremes
 from .modes import Modes
 from .record import ALIVE, Census, LayerCensus, Tally, together
-from .signal import Signal, measured, of_input
+from .signal import UNMEASURED, Signal, measured, of_input
 
 ABSENT = -1  # in the states of a layer: the point was not sent there
 
@@ -37,6 +39,7 @@ def census(
     unit_axes: Mapping[str, int] | None = None,
     activations: Mapping[type[nn.Module], Activation] | None = None,
     outputs: Mapping[type[nn.Module], Output] | None = None,
+    selects: Mapping[type[nn.Module], Selects] | None = None,
 ) -> Census:
     """Count dead, linear and nonlinear units and points of a model over all of `data`, exactly, in one pass.
 
@@ -49,7 +52,10 @@ def census(
     forward      how to run the model on a batch, if not as above; in a batch that shows no tensor units are counted,
                  and points are not
     point_axis   the axis of the points in the inputs (1 for [T, N, C]); None: each tensor of a batch is one point
-    layers, unit_axes, activations, outputs   see `alive.taps.Taps`
+    layers, unit_axes, activations, outputs, selects   see `alive.taps.Taps`
+
+    Where a few of many are chosen, the many are units too: latents of a sparse autoencoder, codes, experts
+    (`LayerCensus.noun`). One is dead if nothing ever chooses it; a latent, if never with a value that passes.
 
     What cannot be told is counted as unknown, with the reason: see `LayerCensus.unknown` and `Census.unseen`.
 
@@ -67,15 +73,19 @@ def census(
     backward = Backward(loss) if gradient or loss is not None else None
     counter = _Counter(keep_points, point_axis, backward)
     where: dict[str, Any] = {"point_axis": point_axis, "unit_axes": unit_axes}
-    taps = Taps(model, counter, layers=layers, activations=activations, outputs=outputs, **where)
+    declared: dict[str, Any] = {"activations": activations, "outputs": outputs, "selects": selects}
+    taps = Taps(model, counter, layers=layers, **declared, **where)
     root = bare(model)  # a pass or two are not worth compiling, and replicas cannot be watched
     modes = Modes(model)
     total: Census | None = None
+    example = None
     try:
         modes.evaluate()
         with unfrozen(root, wanted=backward is not None):
             for number, batch in enumerate(batches.of(data, root, point_axis)):
                 points = batches.points_in(batch, point_axis, number, is_run_by_hand=forward is not None, model=root)
+                if forward is None and point_axis == 0:
+                    example = example or example_of(root, batch, points)
                 run = _Run(root, taps, batch, number, points, forward)
                 counted = counter.take(run)
                 total = counted if total is None else together(total, counted)
@@ -86,7 +96,7 @@ def census(
         raise AliveError(
             "the data has no batch", "Pass a loader with at least one point; is it exhausted, or its split empty?"
         )
-    return replace(total, build=build(root))
+    return replace(total, build=build(root), example=example)
 
 
 class _Run(NamedTuple):
@@ -110,7 +120,10 @@ class _Run(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """One layer over one batch: extremes by unit [C] and states by point [N]; None where they cannot be told."""
+    """One layer over one batch: extremes by unit [C] and states by point [N]; None where they cannot be told.
+
+    Codes and experts are chosen for every point: there, points have no state.
+    """
 
     tap: Tap
     top: Tensor | None
@@ -119,9 +132,21 @@ class _Seen(NamedTuple):
     values: int
     signal: Signal
 
+    @property
+    def of_points(self) -> bool:
+        """Whether points have a state here, known or not."""
+        return self.tap.noun not in (CODE, EXPERT)
+
+
+RESERVED = _Seen(
+    Tap("", Activation(""), Layout(Grid(0, (), (), 0), points=False, units=False)), None, None, None, 0, UNMEASURED
+)
+
 
 class _Counter:
     """Watches the forward passes over one batch, and makes its census."""
+
+    selects = True  # selections are counted too
 
     def __init__(self, keep_points: bool, point_axis: int | None = 0, backward: Backward | None = None) -> None:
         self.keep_points, self.point_axis, self.backward = keep_points, point_axis, backward
@@ -135,8 +160,9 @@ class _Counter:
         if run.taps.book.asked_again:  # some layout has changed: look again
             self.expect(run.points)
             output = run(grad=self.backward is not None, follow=True)
+        self.seen = {name: seen for name, seen in self.seen.items() if seen is not RESERVED}
         if not self.seen:
-            raise without_activations(run.model, run.taps.passed_over)
+            raise without_activations(run.model, run.taps.passed_over, run.taps.unseen.values())
         given, made = of_input(run.read, run.points, self.point_axis), batches.main(output, run.points)
         told = None if made is None else measured(made.detach(), run.taps.layout_of_output(made), run.points)
         if self.backward is not None:
@@ -162,9 +188,10 @@ class _Counter:
         if not call.z.numel():  # an expert that no point was sent to
             return call.activate()
         layout, z = call.tap.layout, call.z.detach()
-        by_unit, by_point = extremes(z, layout, self.points)
+        ends = z if call.selection is None else call.selection.signed(z)
+        by_unit, by_point = extremes(ends, layout, self.points)
         states = None
-        if by_point is not None:
+        if by_point is not None and call.tap.noun not in (CODE, EXPERT):
             states = classify(*by_point, call.tap.activation)
             if isinstance(layout.place, Scattered):
                 states[(by_point[0] == -torch.inf) & (by_point[1] == torch.inf)] = ABSENT
@@ -173,10 +200,24 @@ class _Counter:
         name = call.tap.name
         while name in self.seen:
             name += "'"
-        self.seen[name] = _Seen(call.tap, top, bottom, states, values, measured(z, layout, self.points))
-        if self.backward is not None:
+        judged = call.tap.noun not in (CODE, EXPERT)  # of scores that only choose, the signal says nothing
+        signal = measured(z, layout, self.points) if judged else UNMEASURED
+        self._put(name, _Seen(call.tap, top, bottom, states, values, signal), call.slot)
+        if self.backward is not None and judged:
             self.backward.listen(name, call.z, layout)
         return call.activate()
+
+    def reserve(self) -> str:
+        """Keep a place for a selection that is told later."""
+        slot = f"reserved {len(self.seen)}"
+        self.seen[slot] = RESERVED
+        return slot
+
+    def _put(self, name: str, seen: _Seen, slot: str | None) -> None:
+        if slot is None:
+            self.seen[name] = seen
+        else:
+            self.seen = {name if key == slot else key: seen if key == slot else old for key, old in self.seen.items()}
 
     def count(self, taps: Taps, given: Signal | None = None, made: Signal | None = None) -> Census:
         """The census of the batch."""
@@ -190,12 +231,11 @@ class _Counter:
             dies = alive[:0] if seen.states is None else (seen.states.cpu() == State.DEAD) & (alive == ALIVE)
             if seen.states is not None:
                 alive[dies] = number
-            around = None if taps.through is None else seen.tap.name not in taps.through
+            around = None if taps.through is None or seen.tap.noun != UNIT else seen.tap.name not in taps.through
             layers.append(_layer(name, labels[name], seen, self.points, int(dies.sum()), around))
         overall, unseen = _overall(states), tuple(taps.unseen.values())
-        if len(told) < len(self.seen) or any(
-            missed.counts and not missed.name.split("#")[0].endswith("topk") for missed in unseen
-        ):
+        hidden = any(missed.counts for missed in unseen)
+        if hidden or len(told) < sum(seen.of_points for seen in self.seen.values()):
             overall[(overall != State.DEAD) & (overall != State.BROKEN)] = State.UNKNOWN
         return Census(tuple(layers), Tally.of(overall), alive if self.keep_points else None, unseen, given, made)
 
@@ -213,7 +253,7 @@ def _labels(seen: Mapping[str, _Seen]) -> dict[str, str]:
 
 def _layer(name: str, label: str, seen: _Seen, points: int, deaths: int, bypassed: bool | None) -> LayerCensus:
     states, layout = seen.states, seen.tap.layout
-    tally = Tally(unknown=points) if states is None else Tally.of(states[states != ABSENT])
+    tally = Tally(unknown=points * seen.of_points) if states is None else Tally.of(states[states != ABSENT])
     nothing = torch.empty(0)
     top, bottom = (nothing if end is None else end for end in (seen.top, seen.bottom))
     known: dict[str, Any] = {
@@ -223,6 +263,7 @@ def _layer(name: str, label: str, seen: _Seen, points: int, deaths: int, bypasse
         "unknown": layout.why,
         "values": seen.values,
         "bypassed": bypassed,
+        "noun": seen.tap.noun,
     }
     return LayerCensus(name, seen.tap.activation, top, bottom, tally, deaths, seen.signal, **known)
 

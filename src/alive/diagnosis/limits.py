@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import inf
 
 from ..errors import AliveError, expect_one_of
+from ..taps import NOUNS
+from ..taps.selections import CODE, EXPERT
 from .record import BENDS_NOTHING, EXPLODED, HAVE_MERGED, VANISHED, Census, LayerCensus, Tally
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -19,7 +21,8 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-COUNTS = [f"{state}_{what}" for what in ("units", "points") for state in Tally._fields]
+CHOSEN = {f"{noun}s": noun for noun in NOUNS}  # latents, codes and experts, which are units too
+COUNTS = [f"{state}_{what}" for what in ("units", "points", *CHOSEN) for state in Tally._fields]
 WORDS = {
     "flat_layers": BENDS_NOTHING,
     "merged_layers": HAVE_MERGED,
@@ -34,8 +37,9 @@ KNOWN = [*COUNTS, *WORDS, *SIGNALS]
 class Limit:
     """A count of the census compared with a number, or with a share of the whole where the number is a percentage.
 
-    Counts are those of units and points (`dead_units`), and of layers (`flat_layers`, which bend nothing,
-    `merged_layers`, `vanished_layers`, `exploded_layers`); `gradient`, `spread` and `rank` are the least of any layer.
+    Counts are those of units and points (`dead_units`), of latents, codes and experts among the units
+    (`dead_latents`), and of layers (`flat_layers`, which bend nothing, `merged_layers`, `vanished_layers`,
+    `exploded_layers`); `gradient`, `spread` and `rank` are the least of any layer.
     """
 
     count: str
@@ -90,17 +94,17 @@ class Limit:
         if self.count in WORDS:
             return self._layers(census)
         state, what = self.count.split("_")
-        tally: Tally = getattr(census, what)
+        tally: Tally = census.chosen(CHOSEN[what]) if what in CHOSEN else getattr(census, what)
         known: int = getattr(tally, state)
         most: float = known + (tally.unknown if state != "unknown" else 0)
         if state != "unknown" and any(unseen.counts for unseen in census.unseen):
-            most = inf if what == "units" else tally.total
+            most = tally.total if what == "points" else inf
         total = max(tally.total, 1)
         return (100 * known / total, min(100 * most / total, 100.0)) if self.percent else (known, most)
 
     def _signal(self, census: Census) -> tuple[float, float]:
-        """The least of any layer; where it is unknown in some, it may be 0 there."""
-        values = [getattr(layer.signal, self.count) for layer in census.layers]
+        """The least of any layer; where it is unknown in some, it may be 0 there. Scores that only choose have none."""
+        values = [getattr(layer.signal, self.count) for layer in census.layers if layer.noun not in (CODE, EXPERT)]
         known = [value for value in values if value is not None]
         most = min(known, default=inf)
         return (most, most) if len(known) == len(values) else (0.0, most)
@@ -108,7 +112,9 @@ class Limit:
     def _layers(self, census: Census) -> tuple[float, float]:
         """How many layers a word holds for, and for how many it may."""
         known = sum(WORDS[self.count] in census.words(layer) for layer in census.layers)
-        most = known + sum(_is_open(layer, WORDS[self.count]) for layer in census.layers)
+        most = known + sum(
+            _is_open(layer, WORDS[self.count]) for layer in census.layers if _has_word(layer, self.count)
+        )
         total = max(len(census.layers), 1)
         return (100 * known / total, 100 * most / total) if self.percent else (known, most)
 
@@ -118,6 +124,11 @@ class Limit:
         if self.compare in ("==", "!=") and low < self.number < high:
             return {True, False}
         return ends
+
+
+def _has_word(layer: LayerCensus, count: str) -> bool:
+    """Whether a word can hold of a layer: of scores that only choose, none about their signal."""
+    return WORDS[count] == BENDS_NOTHING or layer.noun not in (CODE, EXPERT)
 
 
 def _is_open(layer: LayerCensus, word: str) -> bool:

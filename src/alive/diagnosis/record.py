@@ -18,8 +18,9 @@ from torch import Tensor
 from ..errors import AliveError
 from ..functional import Activation, State, classify
 from ..functional.signals import has_exploded, has_merged, has_vanished
-from ..taps import Unseen
+from ..taps import NOUNS, Unseen
 from .build import Build
+from .example import Example
 from .signal import UNMEASURED, Signal
 
 ALIVE = -1  # in `died_at`: the point reached the output
@@ -62,6 +63,8 @@ class LayerCensus:
     values    where its units are unknown: how many values it has for a point, of which some are units
     bypassed  whether some path to the output leads around it; None where no pass could be followed
     signal    how far apart the points still are, and how much of the gradient arrives
+    noun      what its units are called: "unit"; where a few of many are chosen, "latent", "code" or "expert". There,
+              top is the largest margin to being chosen: the score less the k-th largest of the others
     """
 
     name: str
@@ -77,6 +80,7 @@ class LayerCensus:
     unknown: tuple[str, ...] = ()
     values: int = 0
     bypassed: bool | None = None
+    noun: str = "unit"
 
     @property
     def states(self) -> Tensor:
@@ -130,6 +134,7 @@ class LayerCensus:
             "name": self.name,
             "label": self.label or self.name,
             "where": self.where,
+            "noun": self.noun,
             "activation": self.activation.name,
             "cutoff": self.activation.cutoff,
             "units": self.units._asdict(),
@@ -155,6 +160,8 @@ class Census:
     keep_points) holds for each point the number of its first dead layer, or −1. `unseen` are one-sided operations that
     were noticed and could not be counted. `input` and `output` are the signal in the model's first input and in its
     output; gradients of layers are in shares of that of the output. `build` says which cures apply to the model.
+    Units are those of all layers: latents, codes and experts too, which `chosen` has by themselves.
+    `example` is how the model is called, on two of the points.
     """
 
     layers: tuple[LayerCensus, ...]
@@ -164,11 +171,16 @@ class Census:
     input: Signal | None = None
     output: Signal | None = None
     build: Build | None = None
+    example: Example | None = None
 
     @property
     def units(self) -> Tally:
         """The units of all layers by state."""
         return reduce(Tally.plus, (layer.units for layer in self.layers), Tally())
+
+    def chosen(self, noun: str) -> Tally:
+        """Those units that are latents, codes or experts, by state; none where nothing is chosen from."""
+        return reduce(Tally.plus, (layer.units for layer in self.layers if layer.noun == noun), Tally())
 
     def __getitem__(self, name: str) -> LayerCensus:
         """A layer by its name or label."""
@@ -204,40 +216,37 @@ class Census:
         return () if self.build is None else self.build.unsettled
 
     @property
-    def lost(self) -> tuple[str, LayerCensus] | None:
-        """What ends the signal on its only way, and where: merged, exploded or vanished; nothing where it passes.
+    def losses(self) -> tuple[tuple[str, LayerCensus], ...]:
+        """What ends the signal on its only way, and where: merged, then exploded or vanished; empty where it passes.
 
         Batch norms that have seen no data are no norms yet: what they do in eval mode is no verdict on training.
         """
-        on_path = [layer for layer in self.layers if not layer.bypassed]
-        if self.unsettled or not on_path:
-            return None
-        merged = next((layer for layer in on_path if self._stays_merged(layer)), None)
-        if merged is not None:
-            return HAVE_MERGED, merged
+        on_path = [] if self.unsettled else [layer for layer in self.layers if not layer.bypassed]
         words = {layer.name: self.words(layer) for layer in on_path}
-        exploded = next((layer for layer in on_path if EXPLODED in words[layer.name]), None)
-        if exploded is not None:
-            return EXPLODED, exploded
-        vanished = next((layer for layer in reversed(on_path) if VANISHED in words[layer.name]), None)
-        return None if vanished is None else (VANISHED, vanished)
+        merged = [layer for layer in on_path if self._stays_merged(layer)]
+        exploded = [layer for layer in on_path if EXPLODED in words[layer.name]]
+        vanished = [layer for layer in reversed(on_path) if VANISHED in words[layer.name]]
+        found = ((HAVE_MERGED, merged), (EXPLODED, exploded), (VANISHED, [] if exploded else vanished))
+        return tuple((word, layers[0]) for word, layers in found if layers)
 
     @property
     def gone(self) -> str:
         """One sentence if no signal passes from the points to the output, or from the output back; else nothing."""
-        if self.lost is None:
-            return ""
-        word, layer = self.lost
-        name = layer.label or layer.name
+        return "; ".join(self.sentence(word, layer, layer.label or layer.name) for word, layer in self.losses)
+
+    def sentence(self, word: str, layer: LayerCensus, name: str) -> str:
+        """One of the losses in words, the layer called by that name."""
         if word == HAVE_MERGED:
             end = layer.signal if self.output is None or self.output.spread is None else self.output
             return (
                 f"all points have become one from {name} on: they differ there by {layer.signal.spread:.1e} of their "
                 f"size, and at the end by {end.spread:.1e}"
             )
+        first = self.layers[0]
+        further = "" if layer is first else f", and {first.signal.gradient or 0.0:.1e} at the first layer"
         return (
             f"the gradient has {word} on its way back to {name}: {layer.signal.gradient:.1e} of the output's "
-            "arrives there"
+            f"arrives there{further}"
         )
 
     def _merged(self, signal: Signal) -> bool:
@@ -267,6 +276,7 @@ class Census:
         record: dict[str, Any] = {
             "units": self.units._asdict(),
             "points": self.points._asdict(),
+            **{f"{noun}s": self.chosen(noun)._asdict() for noun in NOUNS if self.chosen(noun).total},
             "gone": self.gone,
             "layers": [{**layer.to_dict(), "words": list(self.words(layer))} for layer in self.layers],
         }
@@ -318,7 +328,8 @@ def together(a: Census, b: Census) -> Census:
         None if ours is None or theirs is None else ours.plus(theirs)
         for ours, theirs in ((a.input, b.input), (a.output, b.output))
     )
-    return Census(layers, a.points.plus(b.points), died_at, tuple(unseen.values()), given, made, a.build or b.build)
+    build, example = a.build or b.build, a.example or b.example
+    return Census(layers, a.points.plus(b.points), died_at, tuple(unseen.values()), given, made, build, example)
 
 
 def _renamed(a: Census, b: Census) -> Census:

@@ -194,7 +194,7 @@ def anchor(item: str, claim: str) -> str:
 def book_of(sources: Sequence[Source], known: Book) -> Book:
     """What to record: numbers of complete runs, better ones known before, and the FLOP of all networks."""
     numbers = best((*_whole(sources), *known.numbers))
-    cells = (cell for each in EXPERIMENTS.values() for scale in SCALES for cell in each.cells(scale))
+    cells = (cell for each in EXPERIMENTS.values() for scale in each.scales for cell in each.cells(scale))
     works = [*works_of(cells), *(one for each in ELSEWHERE for one in each.works())]
     return Book(numbers, count(works, known.forward))
 
@@ -222,10 +222,10 @@ def results_of(experiment: Experiment, claim: Claim, sources: Sequence[Source], 
 
 def _of_experiment(experiment: Experiment, sources: Sequence[Source], book: Book) -> Section:
     lines = []
-    efforts = {scale: effort(experiment, scale, book.forward) for scale in SCALES}
+    efforts = {scale: effort(experiment, scale, book.forward) for scale in experiment.scales}
     for claim in experiment.claims:
         results = results_of(experiment, claim, sources, book)
-        scale = claim.scale or "paper"
+        scale = claim.scales[-1]
         lines.append(
             Line(
                 anchor=anchor(experiment.name, claim.id),
@@ -267,9 +267,9 @@ def _whole(sources: Iterable[Source]) -> Iterator[Recorded]:
     return (each for source in sources if source.complete for each in source.numbers)
 
 
-def _first(result: Result) -> tuple[bool, bool, int]:
+def _first(result: Result) -> tuple[bool, int, int]:
     number = result.number
-    return result.verdict == PARTIAL, number.scale != "paper", PREFERRED.index(number.architecture)
+    return result.verdict == PARTIAL, -SCALES.index(number.scale), PREFERRED.index(number.architecture)
 
 
 def order(name: str) -> tuple[str, int, int, str]:

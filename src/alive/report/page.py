@@ -14,6 +14,7 @@ from ..experiments.papers import PAPERS
 from ..experiments.verdicts import Part, judge
 from ..files import write_atomically
 from .curves import curves, learning
+from .dying import courses, measures
 from .heat import heat
 from .inside import activations, layers, traces
 from .moons import decisions, lives
@@ -32,8 +33,21 @@ DRAW: Mapping[str, Callable[[Sequence[Row], Path], None]] = MappingProxyType(
         "winners": winners,
         "curves": curves,
         "learning": learning,
+        "measures": measures,
+        "courses": courses,
     }
 )
+
+
+def write_pictures(parts: Sequence[Part], folder: Path, kind: str) -> list[Path]:
+    """Draw all figures into the folder, as png, svg or pdf; returns the files."""
+    make_folder(folder)
+    files = []
+    for part in parts:
+        for figure in part.experiment.figures if part.rows else ():
+            files.append(folder / f"{part.name}-{figure.name}.{kind}")
+            DRAW[figure.kind](part.rows, files[-1])
+    return files
 
 
 def write_report(

@@ -1,11 +1,11 @@
-"""Writing a figure: PNG, whole or not at all."""
+"""Writing a figure: PNG, SVG or PDF by the name of the file, whole or not at all."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import AliveError
 from ..files import write_atomically
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 def save_figure(figure: Figure, path: Path, *, bottom: float = 0.0, laid_out: bool = True) -> None:
     """Lay the figure out, leaving a strip of `bottom` free, and write it; unless `laid_out`, only crop its margins."""
     picture = BytesIO()
+    options: dict[str, Any] = {"format": path.suffix.removeprefix(".") or "png", "dpi": 140}
+    if options["format"] != "png":
+        options["metadata"] = {"Date": None} if options["format"] == "svg" else {"CreationDate": None}
     if laid_out:
         figure.tight_layout(rect=(0, bottom, 1, 1))
-        figure.savefig(picture, format="png", dpi=140)
+        figure.savefig(picture, **options)
     else:
-        figure.savefig(picture, format="png", dpi=140, bbox_inches="tight")
+        figure.savefig(picture, **options, bbox_inches="tight")
     write_atomically(path, picture.getvalue())
 
 

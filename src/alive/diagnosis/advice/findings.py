@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..record import EXPLODED, Census, LayerCensus
+from ...taps import NOUNS
+from ...taps.selections import CODE, EXPERT, LATENT, UNIT
+from ..record import EXPLODED, HAVE_MERGED, VANISHED, Census, LayerCensus
 from . import remedies
 from .remedies import cures, spoken
 from .scale import scale
@@ -15,8 +17,19 @@ WORST = 3  # layers named in one piece of advice
 # least 1400 in the three that it drowned; this is the middle. At the start it tells nothing: up to 136 in the former.
 DROWNS = 30.0
 FIRST = "it may follow from the above: cure that first, then take the census again"
+SAME = "do the same"
 SETTLE = "it may change once the batch norms have seen data"
 RACE = "Or race all cures on your own data: alive cure"
+LIFTED = (
+    "or add alive.Jumpstart(model, weight=1e-3, mode='U', against='death').penalty() to the loss, which lifts the "
+    "largest margin of each to being chosen"
+)
+CHOSEN_AGAIN = {
+    LATENT: "subtract the mean of the data before the encoder",
+    CODE: "set dead codes to inputs of the quantiser",
+    EXPERT: "add a loss that balances the load of the router",
+}
+LOST = {HAVE_MERGED: "ALV006", VANISHED: "ALV007", EXPLODED: "ALV008"}  # the rule of each way to lose the signal
 BY_HAND = "make thin layers wider, or add skip connections or norms"
 
 
@@ -25,6 +38,8 @@ class Advice(NamedTuple):
 
     finding  its name in `remedies.ORDER`, where cures for it were measured
     cures    those that apply to the model, the best first, by their names in `remedies.REMEDIES`
+    rule     the id of its kind, which `alive rules` explains
+    at       the layer where it begins, by its name; empty where it is of the whole network
     """
 
     found: str
@@ -32,6 +47,8 @@ class Advice(NamedTuple):
     grave: bool = False
     finding: str = ""
     cures: tuple[str, ...] = ()
+    rule: str = ""
+    at: str = ""
 
 
 def advise(census: Census, *, pull: float | None = None) -> list[Advice]:
@@ -54,7 +71,7 @@ def advise(census: Census, *, pull: float | None = None) -> list[Advice]:
     caused = any(a.grave for a in causes)
     parts = [*_dead_points(census), *_dead_units(census, caused), *_bends_nothing(census), *_linear(census)]
     parts = [a._replace(do=FIRST, cures=()) for a in parts] if caused else _once(parts, _in_part(census))
-    found = [*causes[:1], *(a._replace(do=_after(a, causes[0])) for a in causes[1:]), *parts]
+    found = [*causes[:1], *(a._replace(do=_after(a, causes[0])) for a in causes[1:]), *parts, *_never_chosen(census)]
     if census.unsettled:
         found = [_unsettled(census), *(a._replace(do=SETTLE, grave=False, cures=()) for a in found)]
     return [*found, *_unknown(census)]
@@ -67,6 +84,7 @@ def _unsettled(census: Census) -> Advice:
     return Advice(
         f"{which} seen no data yet: in eval mode they do nothing, and what is counted here is not what training sees",
         "take the census after some steps of training, or judge fresh starts by alive preflight, which settles them",
+        rule="ALV014",
     )
 
 
@@ -78,13 +96,14 @@ def _after(advice: Advice, first: Advice) -> str:
 def _once(parts: Sequence[Advice], cure: str) -> list[Advice]:
     """The same without saying a cure twice."""
     told = [number for number, advice in enumerate(parts) if advice.do.endswith(cure)]
-    return [a._replace(do=a.do.replace(cure, "do the same")) if k in told[1:] else a for k, a in enumerate(parts)]
+    return [a._replace(do=a.do.replace(cure, SAME)) if k in told[1:] else a for k, a in enumerate(parts)]
 
 
-def _measured(found: str, finding: str, census: Census, otherwise: str = BY_HAND) -> Advice:
+def _measured(found: str, finding: str, census: Census, *, rule: str, at: LayerCensus | None = None) -> Advice:
     """A grave finding, and the cures that were measured for it."""
     names = cures(finding, census)
-    return Advice(found, f"{spoken(names, otherwise)}. {RACE}", True, finding, names)
+    place = "" if at is None else at.name
+    return Advice(found, f"{spoken(names, BY_HAND)}. {RACE}", True, finding, names, rule, place)
 
 
 class Names:
@@ -115,16 +134,20 @@ def _broken(census: Census) -> list[Advice]:
     if not worst:
         return []
     found = f"NaN or infinite pre-activations from {Names(census).of(worst[0])} on"
-    if _has_moved(census):
-        return [_measured(f"{found}: training went astray", remedies.INFINITE_TRAINED, census)]
-    return [_measured(f"{found}, in a fresh network", remedies.INFINITE_FRESH, census)]
+    moved = _has_moved(census)
+    said, finding = (
+        (": training went astray", remedies.INFINITE_TRAINED)
+        if moved
+        else (", in a fresh network", remedies.INFINITE_FRESH)
+    )
+    return [_measured(found + said, finding, census, rule="ALV005", at=worst[0])]
 
 
 def _scale(census: Census) -> list[Advice]:
     found, grave = scale(census.input)
     if not found:
         return []
-    return [_measured(found, remedies.SCALE, census)._replace(grave=grave)]
+    return [_measured(found, remedies.SCALE, census, rule="ALV010")._replace(grave=grave)]
 
 
 def _stops(layer: LayerCensus) -> bool:
@@ -160,7 +183,9 @@ def _no_point(census: Census) -> list[Advice]:
     found = (
         f"no point reaches the output: all {census.points.total} die, first at {_killers(census)}; no gradient passes"
     )
-    return [_measured(found + how, remedies.DEAD_TRAINED if moved else remedies.DEAD_FRESH, census)]
+    finding = remedies.DEAD_TRAINED if moved else remedies.DEAD_FRESH
+    first = max(census.layers, key=lambda layer: layer.first_deaths)
+    return [_measured(found + how, finding, census, rule="ALV011", at=first)]
 
 
 def _alike(census: Census) -> list[Advice]:
@@ -170,7 +195,7 @@ def _alike(census: Census) -> list[Advice]:
     found = (
         f"all units of every layer do the same, from {Names(census).of(census.layers[0])} on: they learn as one unit"
     )
-    return [_measured(found, remedies.ALIKE, census)]
+    return [_measured(found, remedies.ALIKE, census, rule="ALV009", at=census.layers[0])]
 
 
 def _is_alike(layer: LayerCensus) -> bool:
@@ -181,24 +206,26 @@ def _is_alike(layer: LayerCensus) -> bool:
 
 def _gone(census: Census) -> list[Advice]:
     """No signal passes: points have merged, or the gradient has vanished or exploded."""
-    if census.lost is None or _all_die(census) or _is_broken(census):
+    if not census.losses or _all_die(census) or _is_broken(census):
         return []
-    word, layer = census.lost
-    label = layer.label or layer.name
-    found = census.gone.replace(label, Names(census).of(layer), 1)
     exploded = remedies.EXPLODES_AROUND if any(a.bypassed for a in census.layers) else remedies.EXPLODES
-    finding = exploded if word == EXPLODED else remedies.SIGNAL_GONE
-    return [_measured(found, finding, census)]
+    findings = {EXPLODED: exploded, VANISHED: remedies.SIGNAL_GONE, HAVE_MERGED: remedies.SIGNAL_GONE}
+    return [
+        _measured(
+            census.sentence(word, layer, Names(census).of(layer)), findings[word], census, rule=LOST[word], at=layer
+        )
+        for word, layer in census.losses
+    ]
 
 
 def _explodes(census: Census) -> list[Advice]:
     """The gradient explodes in layers that skips lead around: the signal is not gone, and cannot be used."""
     hit = [layer for layer in census.layers if EXPLODED in census.words(layer)]
-    if not hit or census.lost is not None or census.unsettled or _is_broken(census):
+    if not hit or census.losses or census.unsettled or _is_broken(census):
         return []
     times, where = hit[0].signal.gradient, Names(census).of(hit[0])
     found = f"the gradient grows to {times:.1e} times the output's on its way back to {where}"
-    return [_measured(found, remedies.EXPLODES_AROUND, census)]
+    return [_measured(found, remedies.EXPLODES_AROUND, census, rule="ALV008", at=hit[0])]
 
 
 def _is_broken(census: Census) -> bool:
@@ -212,17 +239,17 @@ def drowned(census: Census, pull: float | None) -> list[Advice]:
     found = f"the penalty pulls {pull:.0f} times as hard at the weights as the task, and drowns it: it weighs too much"
     names = cures(remedies.DROWNED, census)
     kept = "keep.detach(), then " if names[:1] != ("no penalty",) else ""
-    return [Advice(found, kept + spoken(names, BY_HAND), True, remedies.DROWNED, names)]
+    return [Advice(found, kept + spoken(names, BY_HAND), True, remedies.DROWNED, names, "ALV015")]
 
 
 def _in_part(census: Census) -> str:
     return spoken(cures(remedies.IN_PART, census)[:1], BY_HAND)
 
 
-def _revived(found: str, census: Census) -> Advice:
+def _revived(found: str, census: Census, rule: str) -> Advice:
     """What is dead in part: no reason not to train, and what brings it back."""
     do = f"it may train all the same; to bring them back, {_in_part(census)}"
-    return Advice(found, do, False, remedies.IN_PART, cures(remedies.IN_PART, census))
+    return Advice(found, do, False, remedies.IN_PART, cures(remedies.IN_PART, census), rule)
 
 
 def _dead_points(census: Census) -> list[Advice]:
@@ -232,27 +259,49 @@ def _dead_points(census: Census) -> list[Advice]:
         return []
     if _walls(census):
         found = f"{dead} of {total} points die before the output, first at {_killers(census)}; they teach nothing below"
-        return [_revived(found, census)]
+        return [_revived(found, census, "ALV002")]
     how_many = f"all {total}" if dead == total else f"{dead} of {total}"
     leaks = all(layer.activation.leaks for layer in census.layers if layer.first_deaths)
     but = "only a small slope passes there" if leaks else "gradients still pass along other paths"
-    return [_revived(f"{how_many} points are off in whole layers, first at {_killers(census)}; {but}", census)]
+    found = f"{how_many} points are off in whole layers, first at {_killers(census)}; {but}"
+    return [_revived(found, census, "ALV002")]
 
 
 def _dead_units(census: Census, caused: bool) -> list[Advice]:
-    worst = sorted((layer for layer in census.layers if layer.units.dead), key=_share_dead, reverse=True)
+    worst = _worst_dead(census, UNIT)
     if not worst:
         return []
     where = Names(census).few(worst, [f"{layer.units.dead} of {layer.units.total}" for layer in worst])
-    found = f"{census.units.dead} of {census.units.total} units are off for every point, most in {where}"
+    units = census.chosen(UNIT)
+    found = f"{units.dead} of {units.total} units are off for every point, most in {where}"
     if not caused and any(layer.units.dead == layer.units.total and _stops(layer) for layer in worst):
-        return [_measured(found, remedies.DEAD_TRAINED if _has_moved(census) else remedies.DEAD_FRESH, census)]
-    return [_revived(found, census)]
+        finding = remedies.DEAD_TRAINED if _has_moved(census) else remedies.DEAD_FRESH
+        return [_measured(found, finding, census, rule="ALV001", at=worst[0])]
+    return [_revived(found, census, "ALV001")]
+
+
+def _worst_dead(census: Census, noun: str) -> list[LayerCensus]:
+    """The layers of units of a kind in which some are dead, the worst first."""
+    hit = (layer for layer in census.layers if layer.noun == noun and layer.units.dead)
+    return sorted(hit, key=_share_dead, reverse=True)
+
+
+def _never_chosen(census: Census) -> list[Advice]:
+    """Latents, codes and experts that nothing chooses."""
+    advice = []
+    for noun in NOUNS:
+        if worst := _worst_dead(census, noun):
+            dead, total = census.chosen(noun).dead, census.chosen(noun).total
+            where = Names(census).few(worst, [f"{layer.units.dead} of {layer.units.total}" for layer in worst])
+            never = "are never chosen with a value that passes" if noun == LATENT else "are never chosen"
+            found = f"{dead} of {total} {noun}s {never}, most in {where}: they learn nothing"
+            advice.append(Advice(found, f"{CHOSEN_AGAIN[noun]}; {LIFTED}", rule="ALV016"))
+    return advice
 
 
 def _bends_nothing(census: Census) -> list[Advice]:
     """Layers in which every unit is dead or linear only multiply by a matrix."""
-    flat = [layer for layer in census.layers if layer.bends is False]
+    flat = [layer for layer in census.layers if layer.bends is False and layer.noun == UNIT]
     if not flat:
         return []
     where = Names(census).few(flat)
@@ -260,19 +309,20 @@ def _bends_nothing(census: Census) -> list[Advice]:
     layers = "1 layer bends" if len(flat) == 1 else f"{len(flat)} of {len(census.layers)} layers bend"
     found = f"{layers} nothing, because every unit there is dead or linear{whole}; the first: {where}"
     do = f"to make units bend, {_in_part(census)}"
-    return [Advice(found, do, False, remedies.IN_PART, cures(remedies.IN_PART, census))]
+    return [Advice(found, do, False, remedies.IN_PART, cures(remedies.IN_PART, census), "ALV004")]
 
 
 def _linear(census: Census) -> list[Advice]:
     """Units that are never off, in layers that bend something."""
-    some = [layer for layer in census.layers if layer.units.linear and layer.bends is not False]
+    some = [a for a in census.layers if a.units.linear and a.bends is not False and a.noun == UNIT]
     if not some:
         return []
     worst = sorted(some, key=lambda a: -a.units.linear)
     where = Names(census).few(worst, [f"{layer.units.linear} of {layer.units.total}" for layer in worst])
-    found = f"{census.units.linear} of {census.units.total} units are never off and bend nothing, most in {where}"
+    units = census.chosen(UNIT)
+    found = f"{units.linear} of {units.total} units are never off and bend nothing, most in {where}"
     harmless = "" if census.gone else "harmless to gradients; to make them bend, "
-    return [Advice(found, f"{harmless}{_in_part(census)}")]
+    return [Advice(found, f"{harmless}{_in_part(census)}", rule="ALV003")]
 
 
 def _unknown(census: Census) -> list[Advice]:
@@ -280,10 +330,10 @@ def _unknown(census: Census) -> list[Advice]:
     layers = [layer for layer in census.layers if layer.unknown]
     told = [f"{layer.name}, {'; '.join(layer.unknown)}" for layer in layers[:WORST]]
     more = f", and {len(layers) - WORST} layers more" if len(layers) > WORST else ""
-    found = [f"unknown in {' / '.join(told)}{more}"] if layers else []
-    found += [f"not counted: {a.name} {a.why} ({a.share:.1%} of the parameters)" for a in census.unseen]
+    found = [(f"unknown in {' / '.join(told)}{more}", "ALV012")] if layers else []
+    found += [(f"not counted: {a.name} {a.why} ({a.share:.1%} of the parameters)", "ALV013") for a in census.unseen]
     where = "say what lies where: point_axis, unit_axes, activations or outputs (docs/guide.md, What is unknown)"
-    return [Advice(text, where) for text in found]
+    return [Advice(text, where, rule=rule) for text, rule in found]
 
 
 def _share_dead(layer: LayerCensus) -> float:

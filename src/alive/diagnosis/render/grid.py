@@ -17,7 +17,7 @@ from .rows import LayerRow, number
 
 NARROW, WORDS = 26, 22  # what long labels and words are folded to before columns are left out
 COLOURS = {"dead": "red", "linear": "yellow", "nonlinear": "green", "broken": "bold magenta", "unknown": "cyan"}
-FOLD, LINE = "fold", "line"
+FOLD, LINE, KIND = "fold", "line", "kind"
 LEAST_MISSED = (
     *("nonlinear points", "linear points", FOLD, LINE, "rank"),
     *("nonlinear units", "died here first", "linear units", "gradient", "spread"),
@@ -116,6 +116,7 @@ def grid(census: Census, found: Sequence[LayerRow], listed: Sequence[LayerRow]) 
 
     states = shown_states(units, census.points)
     columns = [column(LINE, lambda row: Text(row.layer.where, "dim"), words=True)]
+    columns += [column(KIND, lambda row: Text(f"{row.layer.noun}s"), Text("units"), words=True)]
     columns += [column(f"{s} units", lambda row, s=s: _count(row.units, s), _count(units, s)) for s in states]  # type: ignore[misc]
     columns += [
         column(f"{s} points", lambda row, s=s: _count(row.points, s), _count(census.points, s))  # type: ignore[misc]
@@ -136,6 +137,7 @@ def _silent(found: Sequence[LayerRow]) -> set[str]:
     """The columns that would say nothing, of no layer, or the same of all."""
     says = {
         LINE: len({row.layer.where for row in found}) > 1,
+        KIND: any(row.layer.noun != "unit" for row in found),
         "died here first": any(row.layer.first_deaths for row in found),
         "spread": any(row.spread is not None for row in found),
         "rank": any(row.rank is not None for row in found),

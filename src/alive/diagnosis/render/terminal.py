@@ -79,4 +79,5 @@ def _judged(census: Census) -> RenderResult:
 
 def _spoken(advice: Advice) -> Text:
     style = "bold red" if advice.grave else "yellow"
-    return Text.assemble(("▸ ", style), f"{advice.found}. ", ("What to do: ", "bold"), f"{advice.do}.")
+    rule = (f" [{advice.rule}]", "dim") if advice.rule else ""
+    return Text.assemble(("▸ ", style), f"{advice.found}. ", ("What to do: ", "bold"), f"{advice.do}.", rule)

@@ -1,0 +1,130 @@
+"""Numbers of units drawn anew, set to zero, and put back if something is amiss; with the optimiser's state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from zlib import crc32
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ...errors import AliveError
+from .wires import Part, Wires, tensor_of
+
+
+class Bench:
+    """A model under the knife: writes numbers of units, keeps what they were, and resets optimisers to match."""
+
+    def __init__(self, model: nn.Module, optimisers: Sequence[Optimizer], seed: int) -> None:
+        self.model, self.optimisers, self.seed = model, optimisers, seed
+        self._were: dict[str, Tensor] = {}
+        self._masks: dict[str, Tensor] = {}
+        self._new: dict[str, nn.Module] = {}
+
+    @property
+    def touched(self) -> list[Tensor]:
+        """The tensors of which some numbers were written, in the same order in every process."""
+        return [tensor_of(self.model, name) for name in sorted(self._were)]
+
+    def write(self, part: Part, units: Tensor, values: Tensor | float) -> None:
+        """Give units new numbers; a tensor of values has the shape of the whole, of which the units' are taken."""
+        tensor = tensor_of(self.model, part.name)
+        if type(tensor.data) is not Tensor:
+            raise AliveError(
+                f"{part.name} is a {type(tensor.data).__name__}, of which this process may hold only a part",
+                "Revive the whole model before it is sharded",
+            )
+        mask = part.mask(tensor, units)
+        self._were.setdefault(part.name, tensor.detach().clone())
+        self._masks[part.name] = mask | self._masks.get(part.name, torch.zeros_like(mask))
+        with torch.no_grad():
+            new = values if isinstance(values, Tensor) else torch.full_like(tensor, values)
+            tensor.copy_(torch.where(mask, new.to(tensor.device, tensor.dtype), tensor))
+
+    def note(self, name: str) -> Tensor:
+        """A tensor that is about to be changed as a whole, such as a bias that takes over a mean."""
+        tensor = tensor_of(self.model, name)
+        self._were.setdefault(name, tensor.detach().clone())
+        return tensor
+
+    def drawn(self, part: Part) -> Tensor:
+        """Numbers as a new module of the kind has them; of a lone weight, as spread as the weight is, and zero biases.
+
+        Every draw of one revival is decided by its seed alone, whatever the process has drawn before.
+        """
+        path, _, name = part.name.rpartition(".")
+        owner = self.model.get_submodule(path)
+        if callable(getattr(owner, "reset_parameters", None)):
+            if path not in self._new:
+                self._new[path] = self._made(owner, path)
+            return tensor_of(self._new[path], name)
+        tensor = tensor_of(self.model, part.name).detach()
+        if tensor.ndim < 2:
+            return torch.zeros_like(tensor)
+        chance = torch.Generator().manual_seed(self._seed_of(part.name))
+        size = float(tensor.double().square().mean().sqrt())
+        return size * torch.randn(tensor.shape, generator=chance)
+
+    def _made(self, owner: nn.Module, path: str) -> nn.Module:
+        new = deepcopy(owner).cpu()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed_of(path))
+            new.reset_parameters()  # type: ignore[operator]
+        return new
+
+    def _seed_of(self, name: str) -> int:
+        """A seed of its own for each tensor, and none that a user is likely to have begun with."""
+        return crc32(f"revive {self.seed} {name}".encode())
+
+    def undo(self) -> None:
+        """Put every number back; optimisers have not been touched yet."""
+        with torch.no_grad():
+            for name, value in self._were.items():
+                tensor_of(self.model, name).copy_(value)
+
+    def forget(self) -> tuple[str, ...]:
+        """Set the optimisers' state of what was written to zero; says what could not be reset in part."""
+        notes: dict[str, None] = {}
+        for name, mask in self._masks.items():
+            tensor = tensor_of(self.model, name)
+            for optimiser in self.optimisers:
+                for key in forget(optimiser, tensor, mask):
+                    notes[f"{type(optimiser).__name__} keeps {key} for whole tensors: {name} has still the old"] = None
+        return tuple(notes)
+
+
+def forget(optimiser: Optimizer, parameter: Tensor, mask: Tensor) -> list[str]:
+    """Zero an optimiser's moments where the mask says so; the names of state that is not held number by number.
+
+    Counts of steps stay, as they belong to the whole tensor.
+
+    >>> weight = torch.nn.Parameter(torch.ones(2))
+    >>> adam = torch.optim.Adam([weight])
+    >>> weight.sum().backward()
+    >>> adam.step()
+    >>> forget(adam, weight, torch.tensor([True, False])), adam.state[weight]["exp_avg"].tolist()
+    ([], [0.0, 0.10000000149011612])
+    """
+    whole = []
+    for key, value in optimiser.state.get(parameter, {}).items():
+        if not isinstance(value, Tensor) or key == "step":
+            continue
+        if value.shape == parameter.shape:
+            value.masked_fill_(mask.to(value.device), 0)
+        elif value.numel() > 1:
+            whole.append(key)
+    return whole
+
+
+def draw_in(bench: Bench, wires: Wires, units: Tensor) -> None:
+    """Draw what makes the units anew, and set what each has on its way as it is in a new module."""
+    for part in (*wires.into, *wires.each):
+        bench.write(part, units, bench.drawn(part))
+
+
+def zero_out(bench: Bench, wires: Wires, units: Tensor) -> None:
+    """Let nothing be read from the units."""
+    for part in wires.out:
+        bench.write(part, units, 0.0)

@@ -1,0 +1,249 @@
+"""Wires: which numbers of a model make the units of a layer, and which read them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, fx, nn
+
+from ...errors import AliveError, expect
+from ..shrink.graph import BENT, SUMS, Layer, Reader, Reading, Space, name_of
+
+PUTS = ("scatter", "scatter_", "scatter_add")
+OUTPUT = "it is an output of the model"
+KEEPS_ZERO = ("same", "mean", "padded", "max")  # kinds of steps that leave zero as it is
+CHOSEN = "chosen"  # a step of a space: a few of the channels are kept, the others are zero
+
+
+class Part(NamedTuple):
+    """The numbers of one tensor, by its name in the model, that belong to units: `block` of them along an axis a unit.
+
+    A grouped convolution reads its channels in `groups`: then a unit is read by the rows of its own group alone.
+
+    >>> Part("weight", axis=1).mask(torch.empty(2, 3), torch.tensor([2])).int().tolist()
+    [[0, 0, 1], [0, 0, 1]]
+    """
+
+    name: str
+    axis: int = 0
+    block: int = 1
+    groups: int = 1
+
+    def mask(self, like: Tensor, units: Tensor) -> Tensor:
+        """Where they lie: true in a tensor of this shape."""
+        found = torch.zeros(like.shape, dtype=torch.bool)
+        if self.groups == 1:
+            numbers = (units[:, None] * self.block + torch.arange(self.block)).flatten()
+            return found.index_fill_(self.axis, numbers, True).to(like.device)
+        rows, own = len(like) // self.groups, like.shape[self.axis]
+        for unit in units.tolist():
+            group = unit // own
+            found[group * rows : (group + 1) * rows].select(self.axis, unit % own).fill_(True)
+        return found.to(like.device)
+
+    def units_in(self, like: Tensor) -> int:
+        """How many units have numbers in a tensor of this shape."""
+        return like.shape[self.axis] * (self.groups if self.axis else 1) // self.block
+
+
+@dataclass(frozen=True, slots=True)
+class Wires:
+    """What makes the units of a layer, and what reads them; declare it where the model cannot be followed.
+
+    into    weights and biases of the units themselves, drawn anew
+    out     weights that read them, set to zero
+    each    numbers that each unit has on its way, as in a batch norm: set as in a new module
+    biases  of the layers that read them, in the order of `out`; "" where there is none or it is not known
+
+    >>> Wires(into=(Part("W_enc", axis=1), Part("b_enc")), out=(Part("W_dec"),)).out[0].name
+    'W_dec'
+    """
+
+    into: tuple[Part, ...]
+    out: tuple[Part, ...] = ()
+    each: tuple[Part, ...] = ()
+    biases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        expect([(bool(self.into), "wires need at least one part in `into`: the weights that make the units")])
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All of them."""
+        return (*self.into, *self.out, *self.each)
+
+    def units(self, model: nn.Module) -> int:
+        """How many units there are; refuses parts that differ."""
+        counts = {part.name: part.units_in(tensor_of(model, part.name)) for part in self.parts}
+        if len(set(counts.values())) > 1:
+            said = ", ".join(f"{name} {count}" for name, count in counts.items())
+            raise AliveError(f"the parts of these wires have different numbers of units: {said}", "Check their axes")
+        return next(iter(counts.values()))
+
+
+def tensor_of(model: nn.Module, name: str) -> Tensor:
+    """A parameter or buffer by its name."""
+    holder, _, last = name.rpartition(".")
+    try:
+        found = getattr(model.get_submodule(holder), last)
+    except AttributeError:
+        found = None
+    if not isinstance(found, Tensor):
+        raise AliveError(f"the model has no parameter or buffer {name!r}", "Names are those of model.state_dict()")
+    return found
+
+
+class Wired(Reading):
+    """The graph of a model, in which channels are also followed through a choice of a few: top-k and its scatter."""
+
+    def _read(self, node: fx.Node) -> None:
+        chosen = chosen_from(node)
+        if chosen is not None and chosen in self.layouts and self._puts_back(node, chosen):
+            self._join(node, self.spaces[chosen], self.layouts[chosen], CHOSEN)
+        else:
+            super()._read(node)
+
+    def _puts_back(self, node: fx.Node, chosen: fx.Node) -> bool:
+        """Whether what was chosen goes back to the axis that it was chosen from, in a tensor of the same shape."""
+        axis: Any = node.args[1]
+        value: Any = node.meta.get("val")
+        same = isinstance(value, Tensor) and value.shape == chosen.meta["val"].shape
+        return same and axis % value.dim() == self.layouts[chosen].axis
+
+    def _is_shared(self, module: nn.Module, weight: fx.Node, bias: Any) -> bool:
+        """Only the weight counts: autoencoders often subtract the bias of what reads their latents from the input."""
+        assert isinstance(module.weight, Tensor)
+        return len(weight.users) > 1 or len(self.aliases[id(module.weight)]) > 1
+
+    def shares_bias(self, layer: Layer) -> bool:
+        """Whether the bias of a layer is used more than once."""
+        args = layer.node.args
+        bias = args[2] if len(args) > 2 else layer.node.kwargs.get("bias")
+        return super()._is_shared(layer.module, cast(fx.Node, args[1]), bias)
+
+    def _stop(self, node: fx.Node, why: str) -> None:
+        if node.op == "output":
+            self.shown.update(source for source in node.all_input_nodes if source in self.spaces)
+        elif chosen_from(node) is not None or not _leads_to_choice(node):  # else it is decided by that scatter
+            super()._stop(node, why)
+
+    @cached_property
+    def shown(self) -> set[fx.Node]:
+        """What of the channels the model gives out."""
+        return set()
+
+
+def chosen_from(node: fx.Node) -> fx.Node | None:
+    """What the values that a scatter puts back were chosen from by top-k; None if it is no such scatter."""
+    if name_of(node) not in PUTS or len(node.args) < 4:
+        return None
+    places = node.args[2]
+    if not isinstance(places, fx.Node) or places.target is not operator.getitem or places.args[1] != 1:
+        return None
+    top = places.args[0]
+    found = top.args[0] if isinstance(top, fx.Node) and name_of(top) == "topk" else None
+    return found if isinstance(found, fx.Node) else None
+
+
+def _leads_to_choice(node: fx.Node) -> bool:
+    """Whether a step only makes what a scatter of chosen values is made of: their places, values, or zeros."""
+    return bool(node.users) and all(
+        user.op != "output" and (chosen_from(user) is not None or _leads_to_choice(user)) for user in node.users
+    )
+
+
+def wires_of(reading: Wired, layer: Layer) -> Wires | str:
+    """The wires of a layer's units, or why they cannot be told exactly."""
+    space = reading.spaces[layer.node]
+    if space.fixed:
+        return space.fixed
+    if len(space.producers) > 1:  # which a depthwise layer shares too
+        others = ", ".join(other.path for other in space.producers if other is not layer)
+        return f"its units are added to those of {others}, so that they are not its own"
+    if reading.shares_bias(layer):
+        return f"{layer.path} is shared: its bias is used more than once"
+    if not space.readers:
+        return OUTPUT if is_shown(reading, layer) else "nothing reads its units"
+    numbers = [own for own, _ in space.each]
+    behind = space.each[numbers.index(layer) + 1 :] if layer in numbers else space.each  # of a depthwise layer
+    each = tuple(part for one in behind for part in _each(reading, *one))
+    out = tuple(_column(reader) for reader in space.readers)
+    biases = tuple("" if reader.layer.module.bias is None else f"{reader.layer.path}.bias" for reader in space.readers)
+    return Wires(tuple(_rows(layer)), out, each, biases)
+
+
+def is_shown(reading: Wired, layer: Layer) -> bool:
+    """Whether its units are an output of the model."""
+    return any(reading.spaces[node] is reading.spaces[layer.node] for node in reading.shown)
+
+
+def chooses(reading: Reading, layer: Layer) -> bool:
+    """Whether only a few of its units are chosen at a time."""
+    return CHOSEN in reading.spaces[layer.node].steps.values()
+
+
+def read_loudly(reading: Reading, layer: Layer) -> str:
+    """The first reader that may read a unit where it is not zero although the unit is off; empty if there is none."""
+    space = reading.spaces[layer.node]
+    loud = (reader.layer.path for reader in space.readers if not _hears_nothing(reading, space, reader, layer))
+    return next(loud, "")
+
+
+def _hears_nothing(reading: Reading, space: Space, reader: Reader, layer: Layer) -> bool:
+    """Whether a reader gets zero from a unit that is off wherever it meets an activation of its own.
+
+    On the way back from the reader there must be such an activation before any step that makes another number of zero,
+    and no other layer on the way to the unit's own.
+    """
+    node: Any = reader.source
+    silent = False
+    while isinstance(node, fx.Node) and node is not layer.node:
+        kind = space.steps.get(node, "")
+        silent = silent or _is_silent(reading, space, node)
+        if name_of(node) in SUMS or not (silent or kind in KEEPS_ZERO):
+            return False
+        node = chosen_from(node) or (node.args[0] if node.args else None)
+    return silent and node is layer.node
+
+
+def _is_silent(reading: Reading, space: Space, node: fx.Node) -> bool:
+    """Whether a step gives zero for a unit that is off."""
+    if space.steps.get(node) == CHOSEN:
+        return True
+    if name_of(node) not in BENT or name_of(node) == "prelu":
+        return False
+    pieces = reading.pieces(node)
+    return len(pieces.knots) > 0 and bool((pieces.slopes[0] == 0).all()) and pieces.offsets[0] == 0
+
+
+def _rows(layer: Layer) -> Iterator[Part]:
+    for name, _ in layer.module.named_parameters(recurse=False):
+        yield Part(f"{layer.path}.{name}")
+
+
+def _column(reader: Reader) -> Part:
+    return Part(f"{reader.layer.path}.weight", axis=1, block=reader.layout.block, groups=reader.layer.groups)
+
+
+def _each(reading: Reading, each: Layer | nn.Module, block: int) -> Iterator[Part]:
+    if isinstance(each, Layer):
+        yield from (part._replace(block=block) for part in _rows(each))
+        return
+    path = reading.aliases[id(each)][0]
+    tensors = [*each.named_parameters(recurse=False), *each.named_buffers(recurse=False)]
+    yield from (Part(f"{path}.{name}", block=block) for name, value in tensors if value.ndim)
+
+
+def declared(wires: Wires | Sequence[Any]) -> Wires:
+    """Wires as users give them."""
+    if not isinstance(wires, Wires):
+        raise AliveError(
+            f"wires maps names of layers to alive.surgery.Wires, got {type(wires).__name__}",
+            'Write wires={"relu": alive.surgery.Wires(into=(Part("W_enc", axis=1),), out=(Part("W_dec"),))}',
+        )
+    return wires
