@@ -37,7 +37,7 @@ def test_a_quick_scale_counts_the_points_it_takes():
 
 
 def test_thin_networks_are_a_lower_bound():
-    found = effort(EXPERIMENTS["004-T1"], "quick", Book.read().forward)
+    found = effort(EXPERIMENTS["000-Fig5"], "quick", Book.read().forward)
     assert found.thin
     assert found.needs.startswith("at least ")
 

@@ -105,6 +105,32 @@ def test_the_spread_of_wins_in_the_atlas_is_that_between_places():
     assert won.spread == pytest.approx(np.std([0, 1], ddof=1))
 
 
+def measured(experiment, claim, rows):
+    return next(each for each in EXPERIMENTS[experiment].claims if each.id == claim).measure(rows)
+
+
+def test_rivals_are_judged_at_their_better_rate_and_where_both_ran():
+    rows = [planted(50, 4, init="mirrored", best=0.9), planted(50, 4, init="mirrored", lr=0.001, best=0.99)]
+    rows += [planted(50, 4, init="looks-linear", best=0.95), planted(100, 4, init="mirrored")]
+    assert measured("rivals", "mirrored-as-looks-linear", rows).ours == pytest.approx(0.04)
+    rows = [
+        planted(depth, 4, "ReLU", init="deterministic", lr=lr, best=best)
+        for depth, lr, best in ((100, 0.001, 1.0), (100, 0.01, 0.5), (50, 0.001, 0.5))
+    ]
+    assert measured("rivals", "deterministic-deep", rows).ours == 1
+    assert measured("rivals", "orthogonal-deep", rows) is None
+
+
+def test_the_share_that_trains_is_asked_for_each_epsilon():
+    rows = [
+        planted(80, 10, seed=seed, eps=eps, best=best)
+        for seed, eps, best in ((10, 1e-7, 0.5), (10, 1e-5, 1.0), (11, 1e-7, 1.0), (11, 1e-5, 1.0))
+    ]
+    assert measured("adam-epsilon", "share-1e-7", rows).ours == 0.5
+    assert (measured("adam-epsilon", "more", rows).ours, measured("adam-epsilon", "more", rows).n) == (0.5, 2)
+    assert {cell.member.eps for cell in EXPERIMENTS["adam-epsilon"].cells()} == {1e-7, 1e-6, 1e-5, 1e-4}
+
+
 def test_batch_norm_is_asked_how_deep_it_trains():
     rows = [planted(depth, 25, "ReLU+BN", best=1.0 if depth <= 50 else 0.6) for depth in (10, 50, 60)]
     claim = next(claim for claim in EXPERIMENTS["001-Fig1"].claims if claim.id == "bn-depth")

@@ -2,13 +2,13 @@
 
 from ..registry import Registry
 from .cell import Cell, Row
-from .ours import ATLAS, DEPTH_RECORD, ONE_SETTING
+from .ours import ADAM_EPSILON, ATLAS, CODEBOOK, CONTINUAL, DEPTH_IMAGES, DEPTH_RECORD, ONE_SETTING, RIVALS, SAE
 from .p000_farkas import FIG5_000, TABLE1_000, TABLE2_000, TABLE4_000
 from .p001_separation import DEMO, FIG1, FIG2_001, FIG3_001, FIG4, FIG5, FIG9, FIG12, TABLE1
 from .p002_phasing_out import FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002
 from .p003_identity import TABLE2_003
 from .p004_jumpstart import FIG2_004, FIG3_004, FIG4_004, TABLE1_004
-from .spec import SCALES, Claim, Experiment, Figure, Measured
+from .spec import Claim, Experiment, Figure, Measured
 
 _OWN = {
     experiment.name: experiment
@@ -18,7 +18,7 @@ _OWN = {
         *(FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002),
         TABLE2_003,
         *(TABLE1_004, FIG2_004, FIG3_004, FIG4_004),
-        *(DEPTH_RECORD, ATLAS, ONE_SETTING, DEMO),
+        *(DEPTH_RECORD, DEPTH_IMAGES, ATLAS, RIVALS, ADAM_EPSILON, ONE_SETTING, SAE, CONTINUAL, CODEBOOK, DEMO),
     )
 }
 
@@ -31,4 +31,4 @@ def _fault(name: str, thing: object) -> str:
 
 EXPERIMENTS: Registry[Experiment] = Registry("alive.experiments", "experiment", _OWN, fault=_fault)
 
-__all__ = ["EXPERIMENTS", "SCALES", "Cell", "Claim", "Experiment", "Figure", "Measured", "Row"]
+__all__ = ["EXPERIMENTS", "Cell", "Claim", "Experiment", "Figure", "Measured", "Row"]

@@ -65,7 +65,7 @@ class Cell:
             "test_points": self.test_points,
             "unscaled": self.unscaled or None,
         }
-        if self.revision > 1:  # rows from before engines had revisions are of the first
+        if self.revision > 1 or self.engine.told:  # rows from before engines had revisions are of the first
             some["engine"] = f"{self.engine.name} {self.revision}"
         return {
             "member": self.member.settings,

@@ -14,7 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..data import load
 from ..data.catalogue import CATALOGUE
 from ..nn.zoo import Shape, make
-from ..train.engines import LOOP
+from ..train.engines import CONV, FLEET, LOOP
+from ..train.fleet.conv.network import FLOPS, SIDE
 from ..train.net import Net
 from .cell import Cell
 from .spec import Experiment
@@ -101,6 +102,7 @@ class Effort:
     members: int = 0
     core_seconds: float = 0.0
     thin: bool = False
+    maps: int = 0  # how many of the fleet's members are convolutions
 
     @property
     def flops(self) -> int:
@@ -130,10 +132,16 @@ class Effort:
     def _of_fleet(self) -> str:
         if not self.members:
             return ""
-        return (
-            f"{_count(self.members, 'network')}, each epochs × depth × width × (width + 40) × 10 ns on one core, "
-            f"half as much again with batch norm: {duration(self.core_seconds, 'core')}"
+        rows, took = self.members - self.maps, duration(self.core_seconds, "core")
+        dense = (
+            f"{_count(rows, 'network')}, each epochs × depth × width × (width + 40) × 10 ns on one core, "
+            f"half as much again with batch norm"
         )
+        maps = (
+            f"{_count(self.maps, 'thin convolution')}, each epochs × images × depth × 6 × 9 × width² FLOP a position "
+            f"of {SIDE}x{SIDE} at {_flop(FLOPS)}/s a core, more with batch norm"
+        )
+        return f"{'; '.join(said for said, there in ((dense, rows), (maps, self.maps)) if there)}: {took}"
 
 
 def duration(seconds: float, of: str) -> str:
@@ -159,9 +167,10 @@ def effort(experiment: Experiment, scale: str, known: Mapping[str, int] | None =
     """What one seed of an experiment takes; networks whose FLOP are `known`, by their names, are not counted again."""
     cells = experiment.cells(scale, architecture=experiment.architectures[0])
     works = works_of(cells)
-    fleet = [cell for cell in cells if cell.member.engine != LOOP.name]
+    fleet = [cell for cell in cells if cell.member.engine in (FLEET.name, CONV.name)]
     thin = bool(works) and max(one.width for one in works) < THIN
-    return Effort(loads(works, known), len(fleet), sum(cell.cost for cell in fleet), thin)
+    maps = sum(cell.member.engine == CONV.name for cell in fleet)
+    return Effort(loads(works, known), len(fleet), sum(cell.cost for cell in fleet), thin, maps)
 
 
 def works_of(cells: Iterable[Cell]) -> list[Work]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..train import Net, Settings
+from ..train.choice import quickest
 from ..train.net import Options
+from ..train.network import Network
 from .cell import Cell, Row
 from .spec import Grid
 
@@ -15,14 +17,17 @@ CLASSES = {"cifar100": 100}  # the other data sets have ten classes
 WIDTHS = (2, 4, 8)
 QUICK_DEPTHS = (4, 28, 44)
 POINTS, TEST_POINTS = 2000, 1000  # of the quick scale
+MIDDLE_POINTS, MIDDLE_TEST_POINTS = 10_000, 2000
+SCALES = ("quick", "middle", "paper")
 HEAT = "Mean over seeds of the best accuracy; in each cell how many seeds learn"
 
-# The papers' penalty has a term for every position, at a weight that does not carry over to other batches. The quick
-# scale has a term for every channel, which costs half as much.
+# The papers' penalty has a term for every position, at a weight that does not carry over to other batches. The smaller
+# scales have a term for every channel, which costs less.
 KERAS: Options = (("weight", 1e-8), ("aggregate", "sumsq"), ("mode", "UP"), ("conv", "position"))
 CHANNEL: Options = (("weight", 1e-3), ("aggregate", "sumsq"), ("mode", "UP"), ("conv", "channel"))
 
 PAPER = Settings(epochs=50, batch_size=1024, lr=1e-3, running=True, channels_last=True)
+MIDDLE = Settings(epochs=10, batch_size=64, lr=1e-3, shuffle=True, running=True, channels_last=True)
 QUICK = Settings(epochs=4, batch_size=50, lr=1e-3, shuffle=True, running=True, channels_last=True)
 
 
@@ -31,31 +36,37 @@ def learnt(row: Row) -> bool:
     return (row.best_test or 0.0) > ABOVE_CHANCE / CLASSES.get(row.cell.data, 10)
 
 
-def _keras(method: str, depth: int, width: int, seed: int, *, full: bool) -> Net:
+def _keras(method: str, depth: int, width: int, seed: int, *, scale: str) -> Network:
     """A rectangle as the Keras runs had it: Glorot, all positions to the output."""
-    separation = None if method != "Sep-UP" else (KERAS if full else CHANNEL)
+    separation = None if method != "Sep-UP" else (KERAS if scale == "paper" else CHANNEL)
+    training = {"quick": QUICK, "middle": MIDDLE, "paper": PAPER}[scale]
     options: Options = (("head", "flatten"), ("init", "glorot"), ("batch_norm", method == "ReLU+BN"))
-    return Net("rectangle", depth, width, method, seed, options, separation, training=PAPER if full else QUICK)
+    return quickest(Net("rectangle", depth, width, method, seed, options, separation, training=training))
 
 
 def keras_grid(
     data: str, methods: Iterable[str], depths: Sequence[int], quick: Sequence[int], widths: Sequence[int]
 ) -> Grid:
-    """Networks of the Keras runs: the papers' grid on all images, or a few depths on a few images."""
+    """Networks of the Keras runs: the papers' grid on all images, the same on some, or a few depths on few images."""
     methods = tuple(methods)
+    images: dict[str, tuple[int | None, int | None]] = {
+        "quick": (POINTS, TEST_POINTS),
+        "middle": (MIDDLE_POINTS, MIDDLE_TEST_POINTS),
+        "paper": (None, None),
+    }
 
     def grid(scale: str, architecture: str, seed: int) -> list[Cell]:
-        full = scale == "paper"
+        points, test_points = images[scale]
         return [
             Cell(
-                _keras(method, depth, width, seed, full=full),
+                _keras(method, depth, width, seed, scale=scale),
                 data,
                 unscaled=True,
-                points=None if full else POINTS,
-                test_points=None if full else TEST_POINTS,
+                points=points,
+                test_points=test_points,
             )
             for method in methods
-            for depth in (depths if full else quick)
+            for depth in (quick if scale == "quick" else depths)
             for width in widths
         ]
 

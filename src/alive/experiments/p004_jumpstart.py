@@ -14,6 +14,7 @@ from ..train.net import Options
 from .cell import Cell, Row
 from .keras_grids import DEEP, POINTS, QUICK_DEPTHS, TEST_POINTS, keras_grid, learnt
 from .keras_grids import HEAT as IMAGE_HEAT
+from .keras_grids import SCALES as IMAGE_SCALES
 from .keras_grids import WIDTHS as IMAGE_WIDTHS
 from .measure import Spot, count, deepest, deepest_ratio, lead, mean, share, spot, top_accuracy, where, wins
 from .moons_grids import BOTH, HEAT, SAME_AT_3, WIDTHS, grid_of, plain
@@ -88,7 +89,7 @@ TABLE1_004 = Experiment(
             count(where("ReLU"), learnt),
             band=(10, 20),
             published=15,
-            scale="paper",
+            scale=("middle", "paper"),
         ),
         Claim(
             "successes-jumpstart",
@@ -96,7 +97,7 @@ TABLE1_004 = Experiment(
             count(where("Sep-UP"), learnt),
             band=(52, 54),
             published=54,
-            scale="paper",
+            scale=("middle", "paper"),
         ),
         Claim(
             "best-baseline",
@@ -136,7 +137,7 @@ TABLE1_004 = Experiment(
             wins(where("Sep-UP"), where("ReLU")),
             band=(36, 54),
             published=41,
-            scale="paper",
+            scale=("middle", "paper"),
         ),
         Claim(
             "better-train",
@@ -144,7 +145,7 @@ TABLE1_004 = Experiment(
             wins(where("Sep-UP"), where("ReLU"), test=False),
             band=(40, 54),
             published=45,
-            scale="paper",
+            scale=("middle", "paper"),
         ),
         Claim(
             "deep-baseline",
@@ -162,6 +163,7 @@ TABLE1_004 = Experiment(
         ),
     ),
     figures=(Figure("heat", "heat", IMAGE_HEAT),),
+    scales=IMAGE_SCALES,
 )
 
 CURES: tuple[tuple[str, Options | None], ...] = (

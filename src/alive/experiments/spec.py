@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..errors import AliveError, expect, expect_one_of
 from .cell import Cell, Row
 
-SCALES = ("quick", "paper")
+SCALES = ("quick", "middle", "paper")  # middle: the papers' grids, on fewer points and epochs
 REPRODUCED, DIFFERS, NOT_RUN = "reproduced", "differs", "not run"
 FIGURE_KINDS = (
     "heat",
@@ -20,6 +20,8 @@ FIGURE_KINDS = (
     "winners",
     "curves",
     "learning",
+    "measures",
+    "courses",
 )  # each is drawn by a function of report
 FIRST_SEED = 10  # the papers' own
 
@@ -40,7 +42,7 @@ Measure = Callable[[Sequence[Row]], Measured | None]
 class Claim:
     """A sentence with the published number, how ours is measured, and the band in which ours confirms it.
 
-    A claim with a `scale` is judged at that scale alone: a published accuracy says nothing of a quick run.
+    A claim with a `scale`, or several, is judged there alone: a published accuracy says nothing of a quick run.
     """
 
     id: str
@@ -48,7 +50,7 @@ class Claim:
     measure: Measure
     band: tuple[float, float]
     published: float | None = None
-    scale: str | None = None
+    scale: str | tuple[str, ...] | None = None
     why: str = ""  # where ours differs: what explains it
 
     def __post_init__(self) -> None:
@@ -62,6 +64,11 @@ class Claim:
                 ),
             ]
         )
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Where it is judged."""
+        return SCALES if self.scale is None else (self.scale,) if isinstance(self.scale, str) else self.scale
 
     def verdict(self, measured: Measured | None) -> str:
         """What the rows say of the claim.
@@ -102,11 +109,14 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
     figures: tuple[Figure, ...] = ()
     architectures: tuple[str, ...] = ("dense",)
+    scales: tuple[str, ...] = ("quick", "paper")
 
     def cells(self, scale: str = "quick", *, seeds: int = 1, architecture: str = "dense") -> list[Cell]:
         """All networks, seed by seed, each once."""
         expect_one_of("scale", scale, SCALES)
         expect([(seeds >= 1, f"seeds must be at least 1, got {seeds}")])
+        if scale not in self.scales:
+            raise AliveError(f"{self.name} has no scale {scale!r}", f"Choose {' or '.join(self.scales)}")
         if architecture not in self.architectures:
             raise AliveError(
                 f"{self.name} has no architecture {architecture!r}", f"Choose {' or '.join(self.architectures)}"

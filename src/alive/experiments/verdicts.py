@@ -84,7 +84,7 @@ def number(value: float) -> str:
 
 def judge(part: Part) -> list[Judged]:
     """Every claim of an experiment that belongs to this scale, measured on the rows there are."""
-    claims = [claim for claim in part.experiment.claims if claim.scale in (None, part.scale)]
+    claims = [claim for claim in part.experiment.claims if part.scale in claim.scales]
     return [Judged(claim, claim.measure(part.rows)) for claim in claims]
 
 

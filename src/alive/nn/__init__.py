@@ -6,14 +6,17 @@ from .fixup import FixupNet
 from .highway import Highway
 from .identity import AllConvResNet, all_conv_34
 from .init import INITIALISERS, initialise_, starts_for
+from .lsuv import FITTED, lsuv_
 from .norms import Standardise, with_batch_norm
 from .rectangular import Rectangular, RectangularConv, parse_rectangle
 from .resnet import ResNet
 from .skips import COMPARED, SkipConv, SkipDense
+from .tailored import leaky_gain, tailored_slope
 from .van import VANBlock
 
 __all__ = [
     "COMPARED",
+    "FITTED",
     "INITIALISERS",
     "AllConvResNet",
     "AnnealedDropout",
@@ -34,8 +37,11 @@ __all__ = [
     "VANBlock",
     "all_conv_34",
     "initialise_",
+    "leaky_gain",
+    "lsuv_",
     "parse_rectangle",
     "set_epoch",
     "starts_for",
+    "tailored_slope",
     "with_batch_norm",
 ]

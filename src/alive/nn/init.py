@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from ..errors import AliveError, expect, expect_one_of, near
 from ..registry import Registry
 from ..torch_private import BatchNorm
+from .orthogonal import Fill, delta_orthogonal_, deterministic_, orthogonal_, uniform_orthogonal_
 
 Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 Initialiser = Callable[[Sequence[Layer], Layer, Generator | None, float], None]
@@ -72,6 +73,34 @@ def mirrored_(hidden: Sequence[Layer], output: Layer, generator: Generator | Non
         sources = layer.weight.shape[0]
 
 
+def looks_linear_(hidden: Sequence[Layer], output: Layer, generator: Generator | None, noise: float) -> None:
+    """Start as a linear network of random orthogonal layers M, by units in pairs: hidden layers [[M, -M], [-M, M]].
+
+    Balduzzi and others (2017) put it on concatenated ReLUs, Burkholz and Dubatovka (2019) on plain ones, as here.
+    `mirrored` differs in that M is the identity and every weight gets some noise. An odd width is treated alike.
+    """
+    _expect_chain(hidden, output, "looks-linear")
+    sources: int | None = None
+    for layer in (*hidden, output):
+        _mirror_(layer, sources, generator, last=layer is output, turned=True)
+        _zero_bias_(layer)
+        sources = layer.weight.shape[0]
+
+
+def layer_by_layer(fill: Fill, *, hidden_gain: float = 1.0) -> Initialiser:
+    """A start that fills the weight of every layer by itself, hidden ones with a gain; biases zero."""
+
+    def start(hidden: Sequence[Layer], output: Layer, generator: Generator | None, noise: float) -> None:
+        for layer in (*hidden, output):
+            fill(layer.weight, 1.0 if layer is output else hidden_gain, generator)
+            _zero_bias_(layer)
+
+    return start
+
+
+RELU = math.sqrt(2)  # makes up for the half that a ReLU takes away
+PAIRED = ("mirrored", "looks-linear")  # need a plain chain of two units or more
+
 INITIALISERS: Registry[Initialiser] = Registry(
     "alive.starts",
     "start",
@@ -81,6 +110,11 @@ INITIALISERS: Registry[Initialiser] = Registry(
         "torch": torch_,
         "zeros": zeros_,
         "mirrored": mirrored_,
+        "looks-linear": looks_linear_,
+        "orthogonal": layer_by_layer(orthogonal_, hidden_gain=RELU),
+        "delta-orthogonal": layer_by_layer(delta_orthogonal_, hidden_gain=RELU),
+        "uniform-orthogonal": layer_by_layer(uniform_orthogonal_),
+        "deterministic": layer_by_layer(deterministic_),
     },
     fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which starts no layers",
 )
@@ -120,7 +154,7 @@ def starts_for(model: nn.Module) -> tuple[str, ...]:
     """The names of our own starts that `initialise_` would not refuse for a model; nothing is changed.
 
     >>> starts_for(nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 1)))
-    ('glorot', 'kaiming', 'torch', 'zeros')
+    ('glorot', 'kaiming', 'torch', 'zeros', 'orthogonal', 'delta-orthogonal', 'uniform-orthogonal', 'deterministic')
     """
     try:
         hidden, last = hidden_and_output(model, None)
@@ -131,7 +165,7 @@ def starts_for(model: nn.Module) -> tuple[str, ...]:
     try:
         _expect_chain(hidden, last)
     except AliveError:
-        return tuple(name for name in INITIALISERS.own if name != "mirrored")
+        return tuple(name for name in INITIALISERS.own if name not in PAIRED)
     return tuple(INITIALISERS.own)
 
 
@@ -166,29 +200,33 @@ def _glorot_deviation(weight: Tensor) -> float:
     return math.sqrt(2 / ((weight.shape[0] + weight.shape[1]) * taps))
 
 
-def _expect_chain(hidden: Sequence[Layer], output: Layer) -> None:
+def _expect_chain(hidden: Sequence[Layer], output: Layer, name: str = "mirrored") -> None:
     """Refuse what cannot be mirrored: a lone unit, grouped kernels, layers that do not feed one another."""
     chain = [*hidden, output]
     widths = [layer.weight.shape[0] for layer in hidden]
     if 1 in widths:
         raise AliveError(
-            "the initialiser 'mirrored' needs width 2 or more: one unit cannot carry both u and -u",
+            f"the initialiser {name!r} needs width 2 or more: one unit cannot carry both u and -u",
             "Choose a larger width or another initialiser",
         )
     grouped = any(getattr(layer, "groups", 1) > 1 for layer in chain)
     broken = any(after.weight.shape[1] % width for width, after in zip(widths, chain[1:], strict=True))
     if grouped or broken:
         raise AliveError(
-            "the initialiser 'mirrored' needs a plain chain, each layer reading all units of the one before",
+            f"the initialiser {name!r} needs a plain chain, each layer reading all units of the one before",
             "Choose another initialiser for this model",
         )
 
 
-def _mirror_(layer: Layer, sources: int | None, generator: Generator | None, *, last: bool) -> None:
+def _mirror_(
+    layer: Layer, sources: int | None, generator: Generator | None, *, last: bool, turned: bool = False
+) -> None:
     """Write one mirrored layer that reads `sources` mirrored units (None: it reads the data itself)."""
     out, columns = layer.weight.shape[:2]
     carried = columns if sources is None else columns // sources * (sources // 2)
-    core = _core(layer.weight.new_empty(out if last else out // 2, carried), generator, last=last)  # [rows, u]
+    core = _core(
+        layer.weight.new_empty(out if last else out // 2, carried), generator, last=last, turned=turned
+    )  # [rows, u]
     if not last:
         spare = layer.weight.new_empty(out % 2, carried)
         if len(spare):
@@ -199,11 +237,11 @@ def _mirror_(layer: Layer, sources: int | None, generator: Generator | None, *, 
     layer.weight[(..., *centre)] = core if sources is None else _read_pairs(core, sources)
 
 
-def _core(empty: Tensor, generator: Generator | None, *, last: bool) -> Tensor:
-    """C Glorot for the output; elsewhere the identity, or an orthogonal matrix where that is not square."""
+def _core(empty: Tensor, generator: Generator | None, *, last: bool, turned: bool) -> Tensor:
+    """C Glorot for the output; elsewhere the identity, or an orthogonal matrix where that is not square or is asked."""
     if last:
         return nn.init.xavier_uniform_(empty, generator=generator)
-    if empty.shape[0] == empty.shape[1]:
+    if empty.shape[0] == empty.shape[1] and not turned:
         return nn.init.eye_(empty)
     return nn.init.orthogonal_(empty, generator=generator)
 

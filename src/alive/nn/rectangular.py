@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Literal
@@ -16,6 +17,7 @@ from .init import INITIALISERS, initialise_
 NORM_MOMENTUM, NORM_EPS = 0.01, 1e-3
 
 Dropout = Callable[[], nn.Module]
+HEADS = ("pool", "mean", "flatten")
 
 MANY = 10**9  # weights of a rectangle that is asked for in a few letters
 
@@ -71,11 +73,11 @@ class Rectangular(nn.Module):
 
 
 class RectangularConv(nn.Module):
-    """A convolutional rectangle: 3x3 kernels that keep the size, no pooling between them.
+    """A convolutional rectangle: kernels (3x3) that keep the size, no pooling between them.
 
-    The head is "pool" (global average and global maximum of each unit, 004 on CIFAR) or "flatten" (all positions,
-    001 and 004 on MNIST; needs `size`). The two pooled numbers of a unit lie side by side, a permutation of the
-    papers' concatenation, so that in both heads a unit's columns are neighbours.
+    The head is "pool" (global average and global maximum of each unit, 004 on CIFAR), "mean" (the average alone) or
+    "flatten" (all positions, 001 and 004 on MNIST; needs `size`). The two pooled numbers of a unit lie side by side, a
+    permutation of the papers' concatenation, so that in every head a unit's columns are neighbours.
 
     >>> net = RectangularConv(3, 10, depth=20, width=32)
     >>> sum(p.numel() for p in net.parameters())
@@ -90,8 +92,9 @@ class RectangularConv(nn.Module):
         depth: int,
         width: int,
         batch_norm: bool = False,
-        head: Literal["pool", "flatten"] = "pool",
+        head: Literal["pool", "mean", "flatten"] = "pool",
         size: tuple[int, int] | None = None,
+        kernel: int = 3,
         dropout: Dropout | None = None,
         init: str = "torch",
         generator: Generator | None = None,
@@ -99,24 +102,25 @@ class RectangularConv(nn.Module):
         super().__init__()
         _expect_sizes(
             init,
-            (head in ("pool", "flatten"), f"unknown head {head!r}: {near(head, ['pool', 'flatten'])}"),
+            (head in HEADS, f"unknown head {head!r}: {near(head, HEADS)}"),
             (head != "flatten" or size is not None, "head 'flatten' needs size=(height, width) of the images"),
             (
                 size is None or (len(size) == 2 and all(_counts(side) for side in size)),
                 f"size must be two positive whole numbers, got {size}",
             ),
+            (_counts(kernel) and kernel % 2 == 1, f"kernel must be an odd whole number, got {kernel!r}"),
             channels=channels,
             classes=classes,
             depth=depth,
             width=width,
         )
         self.channels, self.head, self.size = channels, head, size
-        columns = 2 if head == "pool" or size is None else size[0] * size[1]
+        columns = {"pool": 2, "mean": 1}.get(head) or math.prod(size or ())
         with torch.random.fork_rng(devices=[]):
             self.hidden = nn.Sequential(
                 *(
                     _layer(
-                        nn.Conv2d(width if level else channels, width, 3, padding=1),
+                        nn.Conv2d(width if level else channels, width, kernel, padding=kernel // 2),
                         nn.BatchNorm2d(width, momentum=NORM_MOMENTUM, eps=NORM_EPS) if batch_norm else None,
                         dropout,
                     )
@@ -137,6 +141,8 @@ class RectangularConv(nn.Module):
         z = self.hidden(x)
         if self.head == "pool":
             z = torch.stack([z.mean((2, 3)), z.amax((2, 3))], dim=2)  # [N, C, 2]
+        elif self.head == "mean":
+            z = z.mean((2, 3))
         return self.output(z.flatten(1))  # type: ignore[no-any-return]
 
 

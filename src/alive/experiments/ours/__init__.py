@@ -1,7 +1,23 @@
-"""Experiments of our own: how deep a plain network can be, which method is best where, and one setting for all."""
+"""Experiments of our own: how deep a plain network can be, which method is best where, one setting for all, and what
+helps where units die today.
+"""
 
+from .adam_epsilon import ADAM_EPSILON
 from .atlas import ATLAS
 from .depth import DEPTH_RECORD
+from .depth_images import DEPTH_IMAGES
+from .dying import CODEBOOK, CONTINUAL, SAE
 from .one_setting import ONE_SETTING
+from .rivals import RIVALS
 
-__all__ = ["ATLAS", "DEPTH_RECORD", "ONE_SETTING"]
+__all__ = [
+    "ADAM_EPSILON",
+    "ATLAS",
+    "CODEBOOK",
+    "CONTINUAL",
+    "DEPTH_IMAGES",
+    "DEPTH_RECORD",
+    "ONE_SETTING",
+    "RIVALS",
+    "SAE",
+]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...train.fleet import METHODS, Fade, Member
+from ...train.fleet import Fade, Member
 from ..cell import Cell, Row
 from ..measure import mean
 from ..moons_grids import SUM, WEIGHT
@@ -18,9 +18,13 @@ WIDTHS, QUICK_WIDTHS = (2, 4, 10, 25), (2, 4, 10)
 EPOCHS, QUICK_EPOCHS = 5000, 1000
 RATES = (0.01, 0.001)  # every method may choose the better of the two, at every depth and width
 TIE = 0.005
+METHODS = (
+    *("ReLU", "ReLU+BN", "Sep-U", "Sep-P", "Sep-UP", "Sep-L"),
+    *("Residual", "Residual+BN", "VAN", "VAN+BN", "Farkas"),
+)
 
 
-def _members(depth: int, width: int, seed: int, epochs: int) -> list[Member]:
+def members(depth: int, width: int, seed: int, epochs: int) -> list[Member]:
     """All methods from Glorot's start, and the two other starts the papers and we propose."""
     fade = Fade(epochs=epochs // 5, first_epoch_p=0.1)
     return [
@@ -53,7 +57,7 @@ def _grid(scale: str, architecture: str, seed: int) -> list[Cell]:
         Cell(member)
         for depth in (DEPTHS if full else QUICK_DEPTHS)
         for width in (WIDTHS if full else QUICK_WIDTHS)
-        for member in _members(depth, width, seed, EPOCHS if full else QUICK_EPOCHS)
+        for member in members(depth, width, seed, EPOCHS if full else QUICK_EPOCHS)
     ]
 
 
@@ -93,7 +97,7 @@ def winners(some: Sequence[Standing]) -> list[Standing]:
     return [standing for standing in some if standing.train >= some[0].train - TIE]
 
 
-def _wins(label: str) -> Measure:
+def wins(label: str) -> Measure:
     """At what share of the depths and widths a method wins or ties."""
 
     def measure(rows: Sequence[Row]) -> Measured | None:
@@ -112,19 +116,19 @@ ATLAS = Experiment(
         Claim(
             "relu-wins",
             "Plain ReLU from Glorot's start is seldom best: share of places it wins or ties",
-            _wins("ReLU"),
+            wins("ReLU"),
             (0, 0.25),
         ),
         Claim(
             "sep-up-wins",
             "Sep-UP from Glorot's start is best or ties at a quarter of the places or more",
-            _wins("Sep-UP"),
+            wins("Sep-UP"),
             (0.25, 1),
         ),
         Claim(
             "mirrored-wins",
             "The mirrored start with a small Sep-UP is best or ties at half of the places or more",
-            _wins("Sep-UP, mirrored"),
+            wins("Sep-UP, mirrored"),
             (0.5, 1),
         ),
     ),

@@ -62,7 +62,8 @@ def passing(width: int) -> Floats:
 def _weights(row: Row, inputs: int, outputs: int) -> Weights:
     assert row.weights is not None, "the cell kept no network"
     member = row.member
-    shapes = weight_shapes(member.depth, member.width, inputs, outputs, norm=0)
+    read = (inputs, member.width, member.width)
+    shapes = weight_shapes(member.depth, member.width, read, outputs, norm=0)
     return views(np.frombuffer(row.weights, np.float32), shapes)
 
 

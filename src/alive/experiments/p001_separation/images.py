@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..keras_grids import CHANCE, DEEP, HEAT, QUICK_DEPTHS, WIDTHS, keras_grid, learnt
+from ..keras_grids import CHANCE, DEEP, HEAT, QUICK_DEPTHS, SCALES, WIDTHS, keras_grid, learnt
 from ..measure import best_accuracy, share, where, worst_accuracy
 from ..spec import Claim, Experiment, Figure
 
@@ -39,6 +39,7 @@ FIG2_001 = Experiment(
         ),
     ),
     figures=(Figure("heat", "heat", HEAT),),
+    scales=SCALES,
 )
 
 PUBLISHED_FIG3 = {
@@ -83,4 +84,5 @@ FIG3_001 = Experiment(
     grid=keras_grid("cifar10", PUBLISHED_FIG3, FIG3_DEPTHS, quick=(2, 25, 40), widths=(10,)),
     claims=tuple(_fig3_claims()),
     figures=(Figure("curves", "curves", "Best validation accuracy against depth; bars are standard deviations"),),
+    scales=SCALES,
 )

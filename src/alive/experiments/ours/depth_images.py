@@ -1,0 +1,77 @@
+"""Beyond the papers: how deep a plain ReLU convolution can be on MNIST, without skips and without normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...train.fleet import LrSchedule, Member
+from ..cell import Cell, Row
+from ..measure import mean, share
+from ..spec import Claim, Experiment, Figure, Measure, Measured
+
+DEPTHS, QUICK_DEPTHS = (100, 300, 1000, 3000, 10_000), (100, 300)
+WIDTH = 4
+POINTS, TEST_POINTS = 10_000, 2000
+TUNED_ON = 20  # seeds on which settings were chosen; the claims are made of those that come after them
+GOOD, FAR = 0.95, 0.5  # test accuracy of a network that has learnt, and of one far above the chance of a tenth
+
+
+def member(depth: int, seed: int) -> Member:
+    """The mirrored start at the centre of each kernel, a very light Sep-UP, and steps that shrink with depth, to zero.
+
+    Settings go with the depth as in depth-record. Beyond 1000 layers batches are of 16 images, for the sake of memory.
+    """
+    return Member(
+        depth,
+        WIDTH,
+        "Sep-UP",
+        seed,
+        weight=3e-4 / depth,
+        aggregate="sumsq",
+        architecture="conv",
+        init="mirrored",
+        noise=1.0,
+        lr=min(1e-3, 0.1 / depth),
+        epochs=5 if depth <= 1000 else 2,
+        batch_size=48 if depth <= 1000 else 16,
+        shuffle=True,
+        running=True,
+        schedule=LrSchedule("cosine"),
+    )
+
+
+def _grid(scale: str, architecture: str, seed: int) -> list[Cell]:
+    depths = DEPTHS if scale == "paper" else QUICK_DEPTHS
+    return [
+        Cell(member(depth, seed + TUNED_ON), "mnist", points=POINTS, test_points=TEST_POINTS, keep_network=True)
+        for depth in depths
+    ]
+
+
+def _reach(depth: int, accuracy: float) -> Measure:
+    """Share of seeds whose best test accuracy is at least so much."""
+    return share(lambda row: row.member.depth == depth, lambda row: (row.best_test or 0.0) >= accuracy)
+
+
+def _best(depth: int) -> Measure:
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        return mean([row.best_test or 0.0 for row in rows if row.member.depth == depth])
+
+    return measure
+
+
+DEPTH_IMAGES = Experiment(
+    name="depth-images",
+    title="Plain ReLU convolutions of 4 channels on MNIST, 28x28, from 100 to 10,000 layers",
+    paper="ours",
+    grid=_grid,
+    claims=(
+        Claim("layers-100", "100 layers: share of seeds at .95 test accuracy", _reach(100, GOOD), (0.9, 1)),
+        Claim("layers-300", "300 layers: share of seeds at .95 test accuracy", _reach(300, GOOD), (0.9, 1)),
+        Claim("layers-1000", "1000 layers: share of seeds at .95 test accuracy", _reach(1000, GOOD), (0.9, 1)),
+        Claim("accuracy-1000", "1000 layers: best test accuracy", _best(1000), (GOOD, 1)),
+        Claim("layers-10000", "10,000 layers: share of seeds at .5 test accuracy", _reach(10_000, FAR), (0.6, 1)),
+        Claim("accuracy-10000", "10,000 layers: best test accuracy", _best(10_000), (FAR, 1)),
+    ),
+    figures=(Figure("curves", "curves", "Best test accuracy against depth; bars are standard deviations"),),
+)
