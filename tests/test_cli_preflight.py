@@ -250,6 +250,7 @@ def test_a_model_of_ones_own_agrees_with_autograd_by_hand(depth, norm, lost):
     x = torch.randn(100, 8, generator=torch.Generator().manual_seed(0))
     found = preflight(lambda: stack(depth, 16, norm), x, draws=4)
     assert found.lost.value == lost == lost_by_hand(lambda: stack(depth, 16, norm), x, 4)
+    assert found.shares.merged.value == found.shares.vanished.value == lost, "both are true of the deep one"
 
 
 def test_a_function_that_seeds_itself_is_noticed():

@@ -43,7 +43,7 @@ def test_values_are_those_of_the_registries():
     assert sorted(values.SHAPES) == sorted(SHAPES)
     assert sorted(values.OPTIMISERS) == sorted(OPTIMISERS)
     assert sorted(values.LOSSES) == sorted(LOSSES)
-    assert sorted(values.SCALES) == sorted(experiments.SCALES)
+    assert sorted(values.SCALES) == sorted(experiments.spec.SCALES)
     assert sorted(values.WHERE) == sorted(study.WHERE)
     assert list(values.BENCHMARKS) == list(benchmarks.BENCHMARKS)
     assert list(values.PATIENTS) == list(clinic.PATIENTS)

@@ -7,30 +7,31 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from documents import blocks_in
 from shape import SOURCE, readers, sources, unused
 
 import alive
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-HOMES = {"typer": {"cli", "__main__"}, "matplotlib": {"report"}, "numba": {"functional"}, "sqlite3": set()}
+HOMES = {
+    "typer": {"cli", "__main__", "pytest_plugin"},
+    "matplotlib": {"report"},
+    "numba": {"functional"},
+    "sqlite3": set(),
+}
 
 
-def snippets(language: str) -> list[object]:
-    return [
-        pytest.param(code, id=f"{path.name}-{number}")
-        for path in DOCUMENTS
-        for number, code in enumerate(re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.M | re.S))
-    ]
+ALONE = [block for block in blocks_in("python") if block.page.name != "gallery.md"]  # whose pictures are compared
 
 
-@pytest.mark.parametrize("code", snippets("python"))
-def test_python_in_the_documents_runs(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize("block", ALONE, ids=attrgetter("name"))
+def test_python_in_the_documents_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "snippet", "exec"), {"__name__": "__main__"})
+    exec(compile(block.code, block.name, "exec"), {"__name__": "__main__"})
 
 
 def test_the_map_names_every_file():
@@ -40,13 +41,6 @@ def test_the_map_names_every_file():
     named = Counter(name for name in re.findall(r"\b\w+\.py\b", tree) if name not in entries)
     files = Counter(path.name for path in (ROOT / "src" / "alive").rglob("*.py") if path.name not in entries)
     assert named == files
-
-
-def test_the_readme_leads_to_every_document():
-    """And every link in it leads somewhere."""
-    links = set(re.findall(r"\]\((docs/[^)#]+)\)", (ROOT / "README.md").read_text()))
-    assert all((ROOT / link).exists() for link in links)
-    assert {f"docs/{path.name}" for path in DOCUMENTS[1:]} <= links
 
 
 def test_import_contracts_name_every_room():

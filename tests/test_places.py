@@ -68,7 +68,8 @@ def test_the_fleet_is_imported_and_its_kernels_compile(place, tmp_path):
 def test_commands_say_what_they_say_elsewhere(place, tmp_path):
     command = ["-m", "alive", "train", "5x4", "--jumpstart", "UP", "--epochs", "2"]
     here = run(place, tmp_path, *command)
-    assert (here.returncode, here.stderr) == (0, "")
+    said = [line for line in here.stderr.splitlines() if "%, loss" not in line]  # a line a minute, where it is slow
+    assert (here.returncode, said) == (0, [])
     there = subprocess.run(
         [sys.executable, *command], cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, timeout=300, check=True,

@@ -7,13 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import Block, blocks_in
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ALIVE = Path(sys.executable).with_name("alive")
 TARGETS = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
 SHORT = {
@@ -55,15 +56,6 @@ def make_data():
 """
 
 
-def blocks() -> list[object]:
-    """The commands of each block of a document, which are typed one after the other."""
-    return [
-        pytest.param(code, id=f"{path.name}-{number}")
-        for path in DOCUMENTS
-        for number, code in enumerate(re.findall(r"^```sh\n(.*?)^```", path.read_text(), re.M | re.S))
-    ]
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The files that the commands name."""
@@ -84,8 +76,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("code", blocks())
-def test_every_command_does_what_it_says(code: str, folder: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("block", blocks_in("sh"), ids=attrgetter("name"))
+def test_every_command_does_what_it_says(block: Block, folder: Path, request: pytest.FixtureRequest) -> None:
+    """The commands of a block are typed one after the other."""
+    code = block.code
     packages = request.getfixturevalue("plug_in") if PLUGIN in code else ""
     for line in code.splitlines():
         words = shlex.split(line, comments=True)

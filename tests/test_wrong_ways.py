@@ -151,7 +151,7 @@ WAYS = {
         ["MINE:Net", "--arg", "width=3", "--arg", "bias=false"], ["would be text", "Write bias=False"]
     ),
     "arguments of a plain network": Way(["5x4", "--arg", "width=3"], ["--arg is for models of your own", "--init"]),
-    "a model by the name of a hub": Way(["hf:bert-base-uncased"], ["there is no folder", "are not downloaded"]),
+    "a model by the name of a hub": Way(["hf:bert-base-uncased"], ["there is no folder", "nothing is downloaded"]),
     "a folder without configuration": Way(
         ["hf:empty"], ["holds no config.json", "save_pretrained"], lambda f: (f / "empty").mkdir()
     ),

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from . import theory as theory
     from . import train as train
     from .diagnosis import Census, census
+    from .history import watch
     from .penalties import Jumpstart, Schedule
     from .race import cure
+    from .surgery import revive
     from .taps import Taps
 
 _HOME = {
@@ -33,6 +35,8 @@ _HOME = {
     "Taps": "taps",
     "census": "diagnosis",
     "cure": "race",
+    "revive": "surgery",
+    "watch": "history",
 }
 _ROOMS = ("data", "diagnosis", "functional", "nn", "penalties", "surgery", "taps", "theory", "train")
 
@@ -45,6 +49,8 @@ __all__ = [
     "__version__",
     "census",
     "cure",
+    "revive",
+    "watch",
 ]  # `import *` keeps your nn
 
 

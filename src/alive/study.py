@@ -20,8 +20,10 @@ from .experiments.verdicts import Part, judge, older
 from .files import expect_writable
 from .report.evidence import PAGE, write_evidence
 from .report.ledger import Source, book_of
-from .report.page import write_report
+from .report.page import write_pictures, write_report
 from .run import Bar, Run, Store, run, run_on_ray
+from .run.rows import table as table_of
+from .run.rows import write_table
 
 WHERE = ("local", "ray")
 OWN = "Show your own in Python: alive.study.report(store, folder, experiments=[yours])"
@@ -82,6 +84,24 @@ def report(path: Path, folder: Path, *, experiments: Sequence[Experiment] = ()) 
         return write_report(parts, store.made_on(), folder, note=others and f"{path.name} also holds {others}. {OWN}.")
 
 
+def pictures(path: Path, folder: Path, kind: str) -> list[Path]:
+    """Draw the figures of all that was asked for, as png, svg or pdf; returns the files."""
+    with _opened(path) as store:
+        parts = [_part(store, asked) for asked in store.runs() if asked.experiment in EXPERIMENTS]
+        files = write_pictures(parts, folder, kind)
+    if not files:
+        raise AliveError(f"{path} holds nothing that has a picture", "Run `alive reproduce 001-T1` first")
+    return files
+
+
+def rows(path: Path, file: Path, kind: str, *, traces: bool = False) -> Path:
+    """Write the rows of a store as csv or parquet; returns the file."""
+    expect_writable(file)
+    with Store(path, create=False) as store:
+        write_table(table_of(store, traces=traces), file, kind)
+    return file
+
+
 def evidence(paths: Sequence[Path], folder: Path) -> Path:
     """Write the page of all claims: numbers of these stores, and those that come with the package."""
     if folder.is_dir():
@@ -109,10 +129,10 @@ def listing(path: Path) -> Table:
             known = [asked for asked in store.runs() if asked.experiment in EXPERIMENTS]
             others = _others(store, _keys(cell for asked in known for cell in _cells(asked)))
     grid = Table(header_style="bold", pad_edge=False)
-    for column in ("experiment", "what", "networks\nquick / paper", "done"):
+    for column in ("experiment", "what", "networks\nquick / middle / paper", "done"):
         grid.add_column(column)
     for name, experiment in EXPERIMENTS.items():
-        sizes = " / ".join(str(len(experiment.cells(scale))) for scale in ("quick", "paper"))
+        sizes = " / ".join(str(len(experiment.cells(scale))) if scale in experiment.scales else "·" for scale in SCALES)
         grid.add_row(name, experiment.title, sizes, "\n".join(parts.get(name, ["[dim]not run[/]"])))
     grid.caption = others and Text(f"{path} also holds {others}")
     return grid
@@ -178,7 +198,7 @@ def _keys(cells: Iterable[Cell]) -> set[str]:
 def _own_parts(store: Store, experiment: Experiment) -> list[Part]:
     """What a store holds of your own experiment: for each scale and architecture, all seeds up to the last begun."""
     parts, shown = [], set[str]()
-    for scale, architecture in product(SCALES, experiment.architectures):
+    for scale, architecture in product(experiment.scales, experiment.architectures):
         cells: list[Cell] = []
         for seeds in count(1):
             more = as_stored(store, experiment.cells(scale, seeds=seeds, architecture=architecture))

@@ -74,6 +74,7 @@ class Private(NamedTuple):
     """One private name: where it is, what it is needed for, and why no public name does.
 
     One that begins with Module, Tensor, Storage, Operator, Node, Function or Compiled is an attribute of such a thing.
+    Of names with "or" between them a release has one.
     """
 
     name: str
@@ -136,10 +137,13 @@ PRIVATE = (
         "nn.Module.__call__ has a frame as well, but torch.fx puts another function there while it traces",
     ),
     Private(
-        "torch.nn.modules.module._has_any_global_hook",
+        "torch.nn.modules.module._global_forward_hooks",
         "whether anyone sees, or changes, what modules are called with",
         "global hooks can be added, but not listed",
     ),
+    Private("torch.nn.modules.module._global_forward_pre_hooks", "the same", "the same"),
+    Private("torch.nn.modules.module._global_backward_hooks", "the same", "the same"),
+    Private("torch.nn.modules.module._global_backward_pre_hooks", "the same", "the same"),
     # What torch is doing now.
     Private(
         "torch.utils._python_dispatch.TorchDispatchMode",
@@ -177,7 +181,11 @@ PRIVATE = (
         "whether torch.jit.trace is running",
         "torch.jit.is_tracing() says the same outside compiled code, and is used where that is enough",
     ),
-    Private("torch.fx._symbolic_trace._is_fx_tracing_flag", "whether torch.fx is tracing", "nothing public says it"),
+    Private(
+        "torch.fx._symbolic_trace._is_fx_tracing_flag or torch.fx._symbolic_trace._get_is_fx_tracing",
+        "whether torch.fx is tracing; the first up to torch 2.13, the second from 2.14 on",
+        "is_fx_tracing() there warns",
+    ),
     Private("torch.fx._symbolic_trace._assert_is_none", "knowing a check that torch.fx adds by itself", "none"),
     Private("torch._C._current_graph_task_id", "whether a backward pass is running", "nothing public says it"),
     Private(
@@ -186,9 +194,9 @@ PRIVATE = (
         "nothing public says it",
     ),
     Private(
-        "torch._C._autograd._top_saved_tensors_default_hooks",
-        "whether saved tensors go through hooks of the user's",
-        "nothing public says it",
+        "torch._C._autograd._top_saved_tensors_default_hooks or torch._C._autograd._pop_saved_tensors_default_hooks",
+        "whether saved tensors go through hooks of the user's; torch 2.6 has only the second, which does not say it",
+        "nothing public says it; where it cannot be told, the penalty is computed in plain torch",
     ),
     Private("torch.autograd.forward_ad._current_level", "whether forward-mode AD is on", "nothing public says it"),
     # Autograd's graph.
@@ -266,7 +274,9 @@ def only_hooks(module: nn.Module, count: int, children: tuple[nn.Module | None, 
 
 def has_global_hooks() -> bool:
     """Whether someone has hooks on every module there is."""
-    return bool(torch.nn.modules.module._has_any_global_hook())
+    of = torch.nn.modules.module
+    kept = (of._global_forward_hooks, of._global_forward_pre_hooks)
+    return any(kept) or bool(of._global_backward_hooks or of._global_backward_pre_hooks)
 
 
 def schema_of(operator: Any) -> Any:
@@ -304,6 +314,8 @@ def is_proxy_tracing() -> bool:
 
 def is_faked() -> bool:
     """Whether a fake mode is on, in which tensors have no values."""
+    if not torch._C._len_torch_dispatch_stack() and torch._guards.TracingContext.try_get() is None:
+        return False  # the two places it looks at
     return torch._guards.detect_fake_mode() is not None
 
 
@@ -350,7 +362,8 @@ def is_traced_whole() -> bool:
 
 def is_fx_tracing() -> bool:
     """Whether torch.fx is tracing."""
-    return bool(_symbolic_trace._is_fx_tracing_flag)
+    asked = getattr(_symbolic_trace, "_get_is_fx_tracing", None)  # from torch 2.14 on, one answer for each thread
+    return bool(asked() if asked else _symbolic_trace._is_fx_tracing_flag)
 
 
 def keeps_graph() -> bool:
@@ -359,8 +372,9 @@ def keeps_graph() -> bool:
 
 
 def has_saving_hooks() -> bool:
-    """Whether someone else decides what is saved for backward."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    """Whether someone else decides what is saved for backward, or may: torch 2.6 does not say."""
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return top is None or top(True) is not None
 
 
 def is_view(t: Tensor) -> bool:

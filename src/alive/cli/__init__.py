@@ -20,11 +20,14 @@ from .census import census
 from .clinic import clinic
 from .cure import cure
 from .data import commands as data_commands
+from .export import export
 from .lab import lab
 from .preflight import preflight
+from .rules import rules, schema
 from .shrink import shrink
 from .studies import bench, demo, report, reproduce
 from .train import train
+from .watch import watch
 from .words import fail
 
 app = typer.Typer(
@@ -34,7 +37,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     help="Find, cure and prove away dead and linear units and dead points of PyTorch networks.",
 )
-for command in (demo, lab, census, preflight, cure, train, shrink, clinic, bench, reproduce, report):
+for command in (
+    demo,
+    lab,
+    census,
+    preflight,
+    cure,
+    train,
+    watch,
+    shrink,
+    rules,
+    schema,
+    clinic,
+    bench,
+    reproduce,
+    report,
+    export,
+):
     app.command()(command)
 app.add_typer(data_commands, name="data")
 

@@ -25,13 +25,13 @@ from .own import (
     note,
     traced,
 )
-from .words import BatchNorm, Init, ModelSource, Seed, choice, command, fail, interruptible, pure, show, wrote
+from .words import BatchNorm, Init, ModelSource, Seed, choice, command, interruptible, pure, show, wrote
+from .written import FailOn, Form, Ignore, Json, Limits, Out, asked
 
 if TYPE_CHECKING:
     from ..diagnosis import Census
     from .sources import Typed
 
-FAIL_ON = 'Exit with 1 if this holds: "dead_units>0", "dead_points>=5%", "gradient<1e-6".'
 LOSS = "Also the gradient of a loss: ce, bce, mse, or mine:loss(output, targets)."
 
 
@@ -47,9 +47,13 @@ def census(
     gradient: Annotated[bool, typer.Option("--gradient", help="Also the gradient that arrives at each layer.")] = False,
     loss: Annotated[str | None, choice(LOSS, values.LOSSES, open_=True)] = None,
     everything: Annotated[bool, typer.Option("--all", help="All layers, in the network's order.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    format: Form = None,
+    as_json: Json = False,
+    out: Out = None,
     html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
-    fail_on: Annotated[list[str] | None, typer.Option(help=FAIL_ON)] = None,
+    fail_on: FailOn = None,
+    ignore: Ignore = None,
+    threshold: Limits = None,
     keep_points: Annotated[bool, typer.Option("--keep-points", help="In JSON: where each point died.")] = False,
     batch_size: BatchSize = None,
     point_axis: PointAxis = "0",
@@ -62,15 +66,16 @@ def census(
     from .. import diagnosis
     from ..feed.threads import few_threads
     from ..files import expect_writable
+    from ..findings.sheet import census_sheet
     from . import sources
 
-    limits = [diagnosis.Limit.parse(text) for text in fail_on or []]
+    wanted = asked("census", format, as_json=as_json, files=out, ignore=ignore, threshold=threshold, fail_on=fail_on)
     if html is not None:
         expect_writable(html)
     where: dict[str, Any] = {"split": split, "target": target, "points": points, "batch_size": batch_size}
     made: dict[str, Any] = {"args": tuple(arg or ()), "weights": weights, "init": init, "batch_norm": batch_norm}
     typed = sources.Typed(model, data, **where, **made, point_axis=axis_of(point_axis), seed=seed)
-    with interruptible(), pure(as_json), traced(whole):
+    with interruptible(), pure(wanted.is_pure), traced(whole):
         opened = sources.opened(typed)
         with few_threads(opened.model):
             found = diagnosis.census(
@@ -79,19 +84,27 @@ def census(
                 keep_points=keep_points,
                 forward=function_of(forward),
                 point_axis=typed.point_axis,
-                gradient=gradient or any(limit.wants_gradient for limit in limits),
+                gradient=gradient or wanted.wants_gradient,
                 loss=loss_of(loss),
             )
     note(opened.notes)
     if html is not None:
         _write(html, found, typed, opened.source, opened.sample)
-    if as_json:
-        print(found.to_json())
-    else:
+    if wanted.shows_table:
         from ..diagnosis.render import table
 
         show(table(found, everything=everything))
-    _check(found, limits)
+    wanted.finish(
+        census_sheet(
+            found,
+            model=typed.model,
+            data=opened.source,
+            command=command(),
+            policy=wanted.policy,
+            conditions=wanted.conditions,
+            made_at=sources.line_of(typed.model),
+        )
+    )
 
 
 def _write(html: Path, found: Census, typed: Typed, data: str, sample: str) -> None:
@@ -102,10 +115,3 @@ def _write(html: Path, found: Census, typed: Typed, data: str, sample: str) -> N
     origin = Origin(command=command(), model=typed.model, data=data, sample=sample)
     write_atomically(html, page(found, f"Census of {typed.model} on {data}", origin).encode())
     wrote(html)
-
-
-def _check(found: Census, limits: list[Any]) -> None:
-    failed = [f"{a} holds, it is {a.value(found):g}{'%' * a.percent}" for a in limits if a.holds(found)]
-    unsure = [f"{a} cannot be ruled out, because not everything is known" for a in limits if a.is_open(found)]
-    if failed or unsure:
-        fail("; ".join([*failed, *unsure]), 1)

@@ -10,6 +10,7 @@ import typer
 from ..errors import AliveError
 from .own import Args, MayBeData, Points, Target, Traceback, Weights, note, traced
 from .words import BatchNorm, Init, ModelSource, Seed, command, interruptible, pure, show, wrote
+from .written import FailOn, Form, Ignore, Json, Limits, Report, asked
 
 if TYPE_CHECKING:
     from ..surgery import Shrunk
@@ -32,7 +33,12 @@ def shrink(
     out: Annotated[Path | None, typer.Option(help=OUT)] = None,
     onnx: Annotated[Path | None, typer.Option(help="Also write the small network as ONNX, and check it.")] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a page that shows which units went, and why.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    format: Form = None,
+    as_json: Json = False,
+    report: Report = None,
+    fail_on: FailOn = None,
+    ignore: Ignore = None,
+    threshold: Limits = None,
     init: Init = "glorot",
     batch_norm: BatchNorm = False,
     seed: Seed = 10,
@@ -42,8 +48,10 @@ def shrink(
     from .. import surgery
     from ..feed.threads import few_threads
     from ..files import expect_writable
+    from ..findings.sheet import shrink_sheet
     from . import sources
 
+    wanted = asked("shrink", format, as_json=as_json, files=report, ignore=ignore, threshold=threshold, fail_on=fail_on)
     for file in (out, onnx, html):
         if file is not None:
             expect_writable(file)
@@ -59,7 +67,7 @@ def shrink(
         batch_norm=batch_norm,
         seed=seed,
     )
-    with interruptible(), pure(as_json), traced(whole):
+    with interruptible(), pure(wanted.is_pure), traced(whole):
         opened = sources.opened(typed)
         network = opened.model.eval()
         given, other, said = _held_out(typed, opened.data)
@@ -67,10 +75,19 @@ def shrink(
         with few_threads(network):
             done = surgery.shrink(network, given, box=ends, held_out=other, time_limit=time_limit, seed=seed)
             _write(done, typed, opened.source, given, out=out, onnx=onnx, html=html)
-    if as_json:
-        print(done.report.to_json())
-    else:
+    if wanted.shows_table:
         _show(done)
+    wanted.finish(
+        shrink_sheet(
+            done.report,
+            model=typed.model,
+            data=opened.source,
+            command=command(),
+            policy=wanted.policy,
+            conditions=wanted.conditions,
+            made_at=sources.line_of(typed.model),
+        )
+    )
 
 
 def _ends(box: str | None) -> Any:

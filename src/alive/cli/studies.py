@@ -66,7 +66,7 @@ def reproduce(
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Networks of each kind; the papers have one.")] = 1,
-    scale: Annotated[str, choice("Small, or the papers' own grids and epochs", values.SCALES)] = "quick",
+    scale: Annotated[str, choice("Small, the papers' grids with less data, or as the papers", values.SCALES)] = "quick",
     architecture: Annotated[
         str, choice("Dense, or the convolution that made the published heat maps", values.ARCHITECTURES)
     ] = "dense",

@@ -40,8 +40,8 @@ ModelSource = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="mine:make_model, mine:model, path/to/file.py:make_model, package.module:Class with --arg k=v, hf:folder, "
-        "or depth x width: 50x4",
+        help="mine:make_model, mine:model, path/to/file.py:make_model, package.module:Class with --arg k=v, hf:folder "
+        "or hf:name, model.onnx, model.pt2, or depth x width: 50x4",
     ),
 ]
 

@@ -86,7 +86,7 @@ def _wards(book: Book) -> list[str]:
 def _ward(book: Book, ward: str) -> str:
     """One table: cures by the patients of a ward. Bold where every network trains."""
     names = [name for name in book.patients() if PATIENTS[name].ward == ward]
-    lines = [f"### {ward}\n", *(f"- **{name}** ({_of(name)}): {PATIENTS[name].cause}." for name in names), ""]
+    lines = [f"## {ward}\n", *(f"- **{name}** ({_of(name)}): {PATIENTS[name].cause}." for name in names), ""]
     lines += [_line("cure", *names), _line("---", *["--:"] * len(names))]
     for cure in tried(book, names):
         if cure != ADVICE:
@@ -107,7 +107,7 @@ def _bold(summary: Summary) -> str:
 
 def _overall(book: Book) -> str:
     """Each cure over all patients: how many networks it trains, and whose."""
-    lines = ["### What each cure does, over all patients\n", _line("cure", "trains", "all three of", "some of")]
+    lines = ["## What each cure does, over all patients\n", _line("cure", "trains", "all three of", "some of")]
     lines.append(_line("---", "--:", "---", "---"))
     for cure in CURES:
         told = [book.summary(name, cure) for name in book.patients()]
@@ -119,7 +119,7 @@ def _overall(book: Book) -> str:
 
 
 def _orders() -> str:
-    lines = ["### Which cure for which finding\n", _line("finding", "seen in", "cures, the best first")]
+    lines = ["## Which cure for which finding\n", _line("finding", "seen in", "cures, the best first")]
     lines.append(_line("---", "---", "---"))
     lines += [_line(finding, ", ".join(shown_by(finding)), "; ".join(cures)) for finding, cures in ORDER.items()]
     return "\n".join([*lines, ""])
@@ -128,7 +128,7 @@ def _orders() -> str:
 def _choices(book: Book) -> str:
     """What the advice named first for each patient, and what came of it."""
     head = [
-        "### The advice's first choice, on seeds that no order was chosen on\n",
+        "## The advice's first choice, on seeds that no order was chosen on\n",
         _line("patient", "found", "first choice", "score", "trains"),
     ]
     head.append(_line("---", "---", "---", "--:", "--:"))

@@ -26,36 +26,44 @@ class Remedy(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Of fresh networks, those that cannot learn: each counts once, by the first that holds.
+    """Of fresh networks, those that cannot learn.
 
-    born_dead  every point is dead in some layer
-    merged     all points have become one
-    vanished   the gradient has vanished on its way back, or exploded
+    born_dead      every point is dead in some layer
+    merged         of the others: all points have become one
+    vanished       of those not born dead, merged or not: the gradient has vanished on its way back, or exploded
+    only_vanished  of these, the ones whose points have not merged
     """
 
     born_dead: Estimate
     merged: Estimate
     vanished: Estimate
+    only_vanished: Estimate
 
     @classmethod
     def of(cls, counted: Sequence[Census], *, fixed: bool = False) -> Shares:
         """From censuses with the gradient, one a network."""
         dead = torch.tensor([is_dead(found) for found in counted])
-        lost = ["" if found.lost is None else found.lost[0] for found in counted]
-        merged = torch.tensor([word == "merged" for word in lost]) & ~dead
-        vanished = torch.tensor([word in ("vanished", "exploded") for word in lost]) & ~dead
-        return cls(*(share(column, fixed=fixed) for column in (dead, merged, vanished)))
+        lost = [{word for word, _ in found.losses} for found in counted]
+        merged = torch.tensor(["merged" in words for words in lost]) & ~dead
+        vanished = torch.tensor([bool(words & {"vanished", "exploded"}) for words in lost]) & ~dead
+        return cls(*(share(column, fixed=fixed) for column in (dead, merged, vanished, vanished & ~merged)))
 
     @property
     def lost(self) -> Estimate:
-        """All of them together."""
-        value = min(sum(part.value for part in self), 1.0)
-        return Estimate(value, sum(part.error**2 for part in self) ** 0.5)
+        """All of them together, each network once."""
+        once = (self.born_dead, self.merged, self.only_vanished)
+        value = min(sum(part.value for part in once), 1.0)
+        return Estimate(value, sum(part.error**2 for part in once) ** 0.5)
+
+    @property
+    def told(self) -> tuple[tuple[str, Estimate], ...]:
+        """Each loss in words, with its share."""
+        return tuple(zip(LOSSES, (self.born_dead, self.merged, self.vanished), strict=True))
 
     @property
     def worst(self) -> tuple[str, Estimate]:
         """The commonest, in words."""
-        return max(zip(LOSSES, self, strict=True), key=lambda pair: pair[1].value)
+        return max(self.told, key=lambda pair: pair[1].value)
 
 
 def is_dead(found: Census) -> bool:
@@ -125,12 +133,13 @@ class Preflight:
         words, worst = self.shares.worst
         if worst.value >= 0.5:
             return f"{words} more often than not ({worst})"
-        told = "; ".join(f"{what} in {part}" for what, part in zip(LOSSES, self.shares, strict=True) if part.value)
+        told = "; ".join(f"{what} in {part}" for what, part in self.shares.told if part.value)
         return f"at risk: {told}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers and words."""
-        shares = {**self.shares._asdict(), "lost": self.lost}
+        names = ("born_dead", "merged", "vanished", "lost")
+        shares = {name: getattr(self.shares, name) for name in names}
         shares |= {"dead_points": self.dead_points, "dead_units": self.dead_units}
         plain = ("model", "data", "points", "sample", "draws", "fixed", "alike")
         return {

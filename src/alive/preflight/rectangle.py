@@ -64,7 +64,7 @@ class Kind:
 
 def _all(born: Birth, few: Shares) -> Shares:
     """Death and merging from the many draws, the gradient from the few."""
-    return Shares(born.born_dead, born.born_merged, few.vanished)
+    return few._replace(born_dead=born.born_dead, merged=born.born_merged)
 
 
 def judged(depth: int, width: int, data: Data, *, init: str, batch_norm: bool, draws: int, seed: int) -> Preflight:

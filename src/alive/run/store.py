@@ -120,6 +120,17 @@ class Store:
             cure = COPY + (delete if found[0].startswith("row ") else "")
             raise AliveError(f"the store {self.path} is damaged: {found[0]}{more}", cure)
 
+    def kept(self) -> list[dict[str, Any]]:
+        """Every finished row as plain values: its settings, result, versions and hardware; not its weights."""
+        columns = "key, settings, seed, result, versions, hardware, seconds, finished"
+        with self._guarded():
+            found = self._db.execute(f"SELECT {columns} FROM cells ORDER BY finished, key").fetchall()
+        return [
+            {"key": key, "seed": seed, "settings": json.loads(settings), "result": json.loads(result),
+             "seconds": seconds, "finished": finished, "versions": json.loads(made), "hardware": json.loads(hard)}
+            for key, settings, seed, result, made, hard, seconds, finished in found
+        ]  # fmt: skip
+
     def holds(self, *, but: Collection[str] = ()) -> dict[str, int]:
         """How many finished networks of which method it holds, but for those of some keys."""
         with self._guarded():

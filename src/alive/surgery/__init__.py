@@ -1,20 +1,25 @@
-"""Change a finished model exactly: to Farkas layers, without its skips, folded to a plain network, shrunk."""
+"""Change a model: to Farkas layers, without its skips, folded to a plain network, shrunk; its dead units reset."""
 
 from .add_skips import with_skips
 from .export import Exported, to_exported, to_onnx
 from .farkas import to_farkas, to_plain
 from .fold import Folded, fold, refresh_batch_norm_
 from .phase_out import phase_out
+from .revive import ContinualBackprop, Part, Wires, revive
 from .shrink import Shrunk, load_shrunk, save_shrunk, shrink
 
 __all__ = [
+    "ContinualBackprop",
     "Exported",
     "Folded",
+    "Part",
     "Shrunk",
+    "Wires",
     "fold",
     "load_shrunk",
     "phase_out",
     "refresh_batch_norm_",
+    "revive",
     "save_shrunk",
     "shrink",
     "to_exported",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ class Drawn(NamedTuple):
     biases: list[Tensor]
 
 
+ONE_BY_ONE = ("looks-linear", "orthogonal", "delta-orthogonal", "uniform-orthogonal", "deterministic")
 Fans = Sequence[tuple[int, int]]  # (out, in) of every hidden layer
 Drawer = Callable[[Fans, int, torch.dtype, Generator | None], Drawn]
 
@@ -99,6 +101,7 @@ DRAWERS: dict[str, Drawer] = {
     "torch": torch_,
     "zeros": zeros,
     "mirrored": mirrored,
+    **{name: partial(one_by_one, init=name) for name in ONE_BY_ONE},
 }
 
 

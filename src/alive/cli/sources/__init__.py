@@ -1,6 +1,6 @@
 """What the command line calls a model or data: names, files, and things of the user's own."""
 
-from .imports import named
+from .imports import line_of, named
 from .models import is_own, maker, model
 from .opened import Typed, found, opened, source_of, tracked
 from .points import beside, data, labelled, part, record
@@ -12,6 +12,7 @@ __all__ = [
     "found",
     "is_own",
     "labelled",
+    "line_of",
     "maker",
     "model",
     "named",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +20,31 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 
 def folder(source: str) -> Path:
     """The folder that `hf:folder` names; there must be a config.json in it."""
-    path = Path(source.removeprefix(PREFIX)).expanduser()
+    path = _cached(source.removeprefix(PREFIX)) or Path(source.removeprefix(PREFIX)).expanduser()
     if not (path / "config.json").is_file():
         what = f"{path} holds no config.json" if path.is_dir() else f"there is no folder {str(path)!r}"
         raise AliveError(
-            what, "Give a folder that model.save_pretrained(folder) wrote; models are not downloaded by their names"
+            what,
+            "Give a folder that model.save_pretrained(folder) wrote, or the name of a model in the offline cache of "
+            "Hugging Face; nothing is downloaded",
         )
     return path
+
+
+def _cached(name: str) -> Path | None:
+    """Where the offline cache keeps a model of that name, if it was ever downloaded; a folder here goes first."""
+    if Path(name).expanduser().exists() or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?", name):
+        return None
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        return None
+    model, _, revision = name.partition("@")
+    try:
+        found = try_to_load_from_cache(model, "config.json", revision=revision or None)
+    except Exception:  # which names no model
+        return None
+    return Path(found).parent if isinstance(found, str) else None
 
 
 def has_weights(source: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from ...errors import AliveError, expect_one_of, fault, near
+from ...taps.lines import short
 
 HERE = "Run from the folder that holds it, or write path/to/file.py:name"
 MAIN = 'Put what it runs under: if __name__ == "__main__":'
@@ -33,6 +34,17 @@ def named(source: str) -> Any:
             expect_one_of(f"name in {place}:", step, [known for known in _names(found) if not known.startswith("_")])
         found = getattr(found, step)
     return found
+
+
+def line_of(source: str) -> str:
+    """File and line of what makes a model of the user's own, as "mine.py:12"; empty where there is no such line."""
+    try:
+        found = named(source)
+        found = type(found) if isinstance(found, nn.Module) else inspect.unwrap(found)
+        file, line = inspect.getsourcefile(found), inspect.getsourcelines(found)[1]
+    except (AliveError, TypeError, OSError):
+        return ""
+    return f"{short(file)}:{max(line, 1)}" if file is not None else ""
 
 
 def _names(found: Any) -> list[str]:

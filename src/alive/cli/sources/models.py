@@ -18,6 +18,8 @@ from . import folders
 from .imports import called, expect_callable, named
 from .points import OWN
 
+PROGRAMS = (".onnx", ".pt2")
+
 
 @dataclass(frozen=True, slots=True)
 class Maker:
@@ -31,6 +33,8 @@ class Maker:
         """Make it."""
         if self.source.startswith(folders.PREFIX):
             return folders.model(self.source)
+        if is_program(self.source):
+            return _program(self.source)
         made = called(self.source, self.args)
         if not isinstance(made, nn.Module):
             raise AliveError(
@@ -41,7 +45,18 @@ class Maker:
 
 def is_own(source: str) -> bool:
     """Whether a model is the user's own: all others are named by depth x width."""
-    return ":" in source
+    return ":" in source or is_program(source)
+
+
+def is_program(source: str) -> bool:
+    """Whether a model is a file that runs without its Python code."""
+    return Path(source).suffix.lower() in PROGRAMS
+
+
+def _program(source: str) -> nn.Module:
+    from ...surgery.load import from_exported, from_onnx
+
+    return from_onnx(source) if Path(source).suffix.lower() == ".onnx" else from_exported(source)
 
 
 def maker(source: str, args: Sequence[str] = ()) -> Maker:
@@ -51,6 +66,12 @@ def maker(source: str, args: Sequence[str] = ()) -> Maker:
         if given:
             raise AliveError("a folder of transformers takes no --arg", "Change its config.json instead")
         return Maker(source, fixed=folders.has_weights(source))
+    if is_program(source):
+        if given:
+            raise AliveError(f"{source} is made already and takes no --arg", "Leave --arg out")
+        if not Path(source).is_file():
+            raise AliveError(f"there is no file {source}", "Correct the path")
+        return Maker(source, fixed=True)
     found = named(source)
     if isinstance(found, nn.Module):
         if given:

@@ -14,8 +14,10 @@ from torch import nn
 from ...data.files import Contents
 from ...errors import AliveError, expect
 from ...feed import batches
+from ...feed.calls import taken
 from ...feed.forms import Form, Stream, resized
 from ...feed.raw import read
+from ...surgery.load.onnx import OnnxNetwork
 from ...train.bars import bars
 from ...train.checkpoint import load_weights
 from . import folders
@@ -73,7 +75,16 @@ def opened(typed: Typed) -> Opened:
     if typed.weights is not None and (said := load_weights(network, typed.weights)):
         notes += (f"{typed.weights}: {said}",)
     form, sample = _chosen(typed, part(raw, typed.split), network)
+    if isinstance(network, OnnxNetwork):
+        notes += (_checked(network, form),)
     return Opened(network, form, source, (*notes, sample) if sample else notes, sample)
+
+
+def _checked(network: OnnxNetwork, form: Form) -> str:
+    """Compare the first batch with onnxruntime, and say so."""
+    given = taken(network, next(iter(form)))
+    worst = network.check(given.args, given.keywords)
+    return f"run in torch, operation by operation; outputs differ from onnxruntime's by at most {worst:.1g}"
 
 
 def found(typed: Typed) -> tuple[Any, str, tuple[str, ...]]:

@@ -26,7 +26,7 @@ SPLITS = ("train", "test", "all")
 def beside(source: str) -> str | None:
     """The make_data that lies beside a model of the user's own, if there is one."""
     place = source.rpartition(":")[0]
-    if source.startswith(PREFIX) or not callable(getattr(module(place), MAKE, None)):
+    if source.startswith(PREFIX) or not place or not callable(getattr(module(place), MAKE, None)):
         return None
     return f"{place}:{MAKE}"
 

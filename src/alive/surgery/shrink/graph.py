@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from io import StringIO
 from math import prod
 from typing import Any
 
@@ -264,14 +267,18 @@ class Reading:
         if type(module) not in LAYERS or str(target).rpartition(".")[2] != "weight":
             return f"{path or 'the model'} ({type(module).__name__}) is no plain layer of torch"
         bias = node.args[2] if len(node.args) > 2 else node.kwargs.get("bias")
-        used = [number for number in (weight, bias) if isinstance(number, fx.Node)]
-        names = [self.aliases[id(number)] for number in module.parameters(recurse=False)]
-        if any(len(number.users) > 1 for number in used) or any(len(n) > 1 for n in names):
+        if self._is_shared(module, weight, bias):
             return f"{path} is shared: it or its weight is used more than once"
         padding = node.args[4] if len(node.args) > 4 else 0
         around = padding == "same" if isinstance(padding, str) else any(_numbers(node.args, 4))
         wide = any(size > 1 for size in module.weight.shape[2:])
         return Layer(path, module, node, bool(around) and (wide or not isinstance(padding, str)))
+
+    def _is_shared(self, module: nn.Module, weight: fx.Node, bias: Any) -> bool:
+        """Whether some number of a layer is used more than once."""
+        used = [number for number in (weight, bias) if isinstance(number, fx.Node)]
+        names = [self.aliases[id(number)] for number in module.parameters(recurse=False)]
+        return any(len(number.users) > 1 for number in used) or any(len(n) > 1 for n in names)
 
     def _norm(self, node: fx.Node) -> None:
         source = node.args[0]
@@ -372,9 +379,8 @@ STATE = (InputKind.PARAMETER, InputKind.BUFFER)
 def exported(model: nn.Module, example: Call) -> Any:
     """The model as torch.export follows it, its in-place steps written out; refuses what cannot be followed."""
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
-            program = torch.export.export(model, example.args, example.keywords)
+        with _unspoken(), torch.no_grad():
+            program = torch.export.export(model, example.args, example.keywords, strict=False)
             return program.run_decompositions({}) if _changes_in_place(program) else program
     except Exception as error:
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -382,6 +388,19 @@ def exported(model: nn.Module, example: Call) -> Any:
             f"the forward of {type(model).__name__} cannot be traced: {said.rstrip('.')}",
             "torch.export must be able to follow it: no branching on values, and no numpy on the way",
         ) from None
+
+
+@contextmanager
+def _unspoken() -> Iterator[None]:
+    """Without torch's own warnings, log lines and printed graphs: what went wrong is said once, in our error."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _changes_in_place(program: Any) -> bool:

@@ -1,0 +1,190 @@
+"""What is kept of each census: the state of every unit, and a few numbers; one JSON file for all of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from .._version import __version__
+from ..diagnosis.record import Census, LayerCensus, Tally
+from ..errors import AliveError
+from ..files import write_atomically
+from ..functional import State
+
+FORMAT = "alive watch 1"
+LETTERS = {
+    State.NONLINEAR: "n",
+    State.DEAD: "d",
+    State.LINEAR: "l",
+    State.BROKEN: "b",
+    State.UNKNOWN: "u",
+}
+NAMES = {letter: state.name.lower() for state, letter in LETTERS.items()}
+NEVER = "-"  # a unit that no point was sent to
+
+
+class Layer(NamedTuple):
+    """A layer as it is named in the drawings."""
+
+    name: str
+    label: str
+    where: str = ""
+
+
+class Seen(NamedTuple):
+    """One layer at one step: a letter for each unit (d, l, n, b, u, or - where no point came), dead points, signal."""
+
+    units: str
+    dead_points: int
+    spread: float | None = None
+    gradient: float | None = None
+
+    def count(self, letter: str) -> int:
+        """How many units are in a state."""
+        return self.units.count(letter)
+
+    @property
+    def total(self) -> int:
+        """Units that were met."""
+        return len(self.units) - self.units.count(NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One census: its step, the points by state, the layers by name, and numbers of the user's own, as the loss."""
+
+    step: int
+    points: Tally
+    layers: Mapping[str, Seen]
+    numbers: Mapping[str, float | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, step: int, census: Census, numbers: Mapping[str, float | None]) -> Moment:
+        """What is kept of a census."""
+        return cls(step, census.points, {layer.name: _seen(layer) for layer in census.layers}, numbers)
+
+    def units(self, letter: str) -> int:
+        """How many units of all layers are in a state."""
+        return sum(seen.count(letter) for seen in self.layers.values())
+
+    @property
+    def total(self) -> int:
+        """Units of all layers."""
+        return sum(seen.total for seen in self.layers.values())
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """The numbers worth a curve, by name: what is unknown is left out."""
+        shares = {f"{NAMES[letter]}_units": self.units(letter) / max(self.total, 1) for letter in "dl"}
+        found: dict[str, float | None] = {f"alive/{name}": value for name, value in shares.items()}
+        if self.points.total:
+            found["alive/dead_points"] = self.points.dead / self.points.total
+        for name, seen in self.layers.items():
+            found[f"alive/dead_units/{name}"] = seen.count("d") / max(seen.total, 1)
+            found[f"alive/spread/{name}"], found[f"alive/gradient/{name}"] = seen.spread, seen.gradient
+        found |= {name: value for name, value in self.numbers.items() if value is not None}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text."""
+        layers = {name: [packed(seen.units), *seen[1:]] for name, seen in self.layers.items()}
+        return {"step": self.step, "points": list(self.points), "layers": layers, "numbers": dict(self.numbers)}
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> Moment:
+        """What `to_dict` wrote."""
+        layers = {name: Seen(unpacked(units), *rest) for name, (units, *rest) in said["layers"].items()}
+        return cls(int(said["step"]), Tally(*said["points"]), layers, dict(said["numbers"]))
+
+
+def _seen(layer: LayerCensus) -> Seen:
+    if layer.values:
+        return Seen("u" * layer.values, layer.points.dead, layer.signal.spread, _finite(layer.signal.gradient))
+    never = (layer.top == -torch.inf) & (layer.bottom == torch.inf)
+    states = zip(layer.states.tolist(), never.tolist(), strict=True)
+    units = "".join(NEVER if unmet else LETTERS[State(state)] for state, unmet in states)
+    return Seen(units, layer.points.dead, _finite(layer.signal.spread), _finite(layer.signal.gradient))
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not isfinite(value) else float(value)
+
+
+def packed(letters: str) -> str:
+    """Runs of equal letters as their number and the letter.
+
+    >>> packed("dddnl"), unpacked("3dnl")
+    ('3dnl', 'dddnl')
+    """
+    runs = ((letter, len(list(run))) for letter, run in groupby(letters))
+    return "".join(f"{length if length > 1 else ''}{letter}" for letter, length in runs)
+
+
+def unpacked(text: str) -> str:
+    """The letters of `packed`."""
+    if re.fullmatch(r"(\d*[dlnbu-])*", text) is None:
+        raise ValueError(f"{text[:20]!r} are no states of units")
+    return "".join(letter * int(number or 1) for number, letter in re.findall(r"(\d*)([dlnbu-])", text))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The layers of a network, in its order, and every moment it was looked at, the earliest first."""
+
+    layers: tuple[Layer, ...] = ()
+    moments: tuple[Moment, ...] = ()
+
+    def before(self, step: int) -> History:
+        """The moments before a step."""
+        return History(self.layers, tuple(moment for moment in self.moments if moment.step < step))
+
+    def plus(self, moment: Moment, census: Census) -> History:
+        """With one more moment; layers that are met for the first time come behind the one before them."""
+        names, known = [layer.name for layer in self.layers], {layer.name: layer for layer in self.layers}
+        place = 0
+        for layer in census.layers:
+            if layer.name not in known:
+                known[layer.name] = Layer(layer.name, layer.label or layer.name, layer.where)
+                names.insert(place, layer.name)
+            place = names.index(layer.name) + 1
+        return History(tuple(known[name] for name in names), (*self.moments, moment))
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all; a name that ends in .gz is compressed."""
+        layers = [layer._asdict() for layer in self.layers]
+        said = {
+            "format": FORMAT,
+            "version": __version__,
+            "layers": layers,
+            "moments": [m.to_dict() for m in self.moments],
+        }
+        text = json.dumps(said, separators=(",", ":"), allow_nan=False).encode()
+        write_atomically(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+
+    @classmethod
+    def read(cls, path: Path) -> History:
+        """Read a file; one that is no history is refused."""
+        try:
+            data = path.read_bytes()
+            said = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+            if not isinstance(said, dict) or said.get("format") != FORMAT:
+                raise ValueError("it is of another kind")
+            layers = tuple(Layer(**layer) for layer in said["layers"])
+            return cls(layers, tuple(map(Moment.read, said["moments"])))
+        except OSError as error:
+            raise AliveError(
+                f"cannot read {path}: {error.strerror or error}", "Name a file that alive.watch wrote"
+            ) from None
+        except (ValueError, TypeError, KeyError, EOFError, AttributeError) as error:
+            raise AliveError(
+                f"{path} is no history of alive.watch, or is damaged: {error}", "Name another file"
+            ) from None

@@ -1,0 +1,55 @@
+"""Censuses while somebody else's trainer trains: a fixed set of points, looked at now and then, as plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from ..diagnosis import Census, census
+from ..errors import AliveError
+from .sinks import Sink
+
+
+class Probe:
+    """Takes a census of a model over the same points at every `every`-th step or epoch, and sends its numbers on.
+
+    >>> import torch
+    >>> probe = Probe(torch.randn(20, 2), every=10)
+    >>> model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+    >>> probe.look(model, 3), sorted(probe.look(model, 10))[:2]
+    ({}, ['alive/broken_points', 'alive/broken_units'])
+    """
+
+    def __init__(self, data: Any, *, every: int = 1, sinks: Sequence[Sink] = (), **options: Any) -> None:
+        if every < 1:
+            raise AliveError(f"every is a whole number from 1 on, got {every}")
+        self.data, self.every, self.sinks, self.options = data, every, tuple(sinks), options
+        self.last: Census | None = None
+
+    def look(self, model: nn.Module, step: int, *, always: bool = False) -> dict[str, float]:
+        """The numbers of a census, if one is due at this step; empty otherwise."""
+        if not always and step % self.every:
+            return {}
+        self.last = census(model, self.data, **self.options)
+        found = numbers(self.last)
+        for sink in self.sinks:
+            sink.log(found, step)
+        return found
+
+
+def numbers(found: Census) -> dict[str, float]:
+    """A census as numbers for a logger: units and points in each state, and how many there are.
+
+    >>> import torch
+    >>> model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+    >>> numbers(census(model, torch.randn(20, 2)))["alive/units"]
+    4.0
+    """
+    told = {
+        f"alive/{state}_{what}": float(count)
+        for what, tally in (("units", found.units), ("points", found.points))
+        for state, count in tally._asdict().items()
+    }
+    return told | {"alive/units": float(found.units.total), "alive/points": float(found.points.total)}

@@ -1,0 +1,148 @@
+"""An ONNX file as a module of torch: its graph run operation by operation, and checked against onnxruntime."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import AliveError
+from ..export import optional
+from .operations import OPERATIONS, Op
+
+TOLERANCE = 1e-3  # of the largest output
+
+
+def from_onnx(path: str | PathLike[str]) -> OnnxNetwork:
+    """The network in an .onnx file; operations that are not known here are refused by name.
+
+    Its outputs on the first batch are compared with onnxruntime's: see `OnnxNetwork.check`.
+
+    >>> import tempfile
+    >>> from alive.surgery import to_onnx
+    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    >>> x = torch.randn(5, 3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = from_onnx(to_onnx(net, f"{folder}/net.onnx", x).path)
+    >>> bool((again(x) - net(x)).abs().max() < 1e-6)
+    True
+    """
+    onnx = optional("onnx")
+    file = Path(path)
+    try:
+        model = onnx.load(str(file))
+        onnx.checker.check_model(model)
+    except FileNotFoundError:
+        raise AliveError(f"there is no file {file}", "Correct the path") from None
+    except Exception as error:  # a damaged file fails in as many ways as it has parts
+        said = " ".join(str(error).split()).split(". ")[0].rstrip(".") or type(error).__name__
+        raise AliveError(f"{file} is no ONNX model, or is damaged: {said}", "Export it again") from None
+    return OnnxNetwork(onnx, model, file)
+
+
+class OnnxNetwork(nn.Module):
+    """A graph of ONNX. Float weights are parameters under their names in the file; nothing is trained by itself."""
+
+    def __init__(self, onnx: ModuleType, model: Any, file: Path) -> None:
+        super().__init__()
+        graph = model.graph
+        version = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+        self._file, self._data = file, model.SerializeToString()
+        self._numbers: dict[str, Tensor] = {}
+        self._places: dict[str, str] = {}
+        for number, each in enumerate(graph.initializer):
+            self._keep(each.name, torch.from_numpy(onnx.numpy_helper.to_array(each).copy()), number)
+        known = {each.name for each in graph.initializer}
+        self.inputs = tuple(each.name for each in graph.input if each.name not in known)
+        self.outputs = tuple(each.name for each in graph.output)
+        self._ops = tuple(_op(onnx, node, version) for node in graph.node)
+        _expect_known(file, self._ops)
+        names = [name if name.isidentifier() else f"input_{k}" for k, name in enumerate(self.inputs)]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        asked = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+        self._asked = asked
+
+        def forward(*args: Any, **named: Any) -> Any:
+            given = asked.bind(*args, **named)
+            return self._run(given.arguments.values())
+
+        forward.__signature__ = asked  # type: ignore[attr-defined]
+        self.forward = forward
+
+    def _keep(self, name: str, value: Tensor, number: int) -> None:
+        """Put a weight where its name says, so that layers are called after it."""
+        if not value.is_floating_point():
+            self._numbers[name] = value
+            return
+        *path, last = [re.sub(r"\W", "_", step) or "_" for step in name.split(".")]
+        place: nn.Module = self
+        for step in path:
+            inner = getattr(place, step, None)
+            if not isinstance(inner, nn.Module):
+                inner = nn.Module()
+                place.add_module(step, inner)
+            place = inner
+        if hasattr(place, last):
+            last = f"{last}_{number}"
+        place.register_parameter(last, nn.Parameter(value, requires_grad=False))
+        self._places[name] = ".".join([*path, last])
+
+    def _run(self, given: Any) -> Any:
+        values: dict[str, Any] = {"": None, **self._numbers, **dict(zip(self.inputs, given, strict=True))}
+        values |= {name: self.get_parameter(place) for name, place in self._places.items()}
+        for op in self._ops:
+            found = OPERATIONS[op.kind](op, *(values[name] for name in op.inputs))
+            several = found if isinstance(found, tuple | list) else (found,)
+            values.update(zip(op.outputs, several, strict=False))
+        found = tuple(values[name] for name in self.outputs)
+        return found[0] if len(found) == 1 else found
+
+    @torch.no_grad()
+    def check(self, args: Sequence[Tensor], named: Mapping[str, Tensor] | None = None) -> float:
+        """The largest difference from onnxruntime on these inputs; refuses one beyond rounding."""
+        runtime = optional("onnxruntime")
+        given = list(self._asked.bind(*args, **(named or {})).arguments.values())
+        session = runtime.InferenceSession(self._data, providers=["CPUExecutionProvider"])
+        try:
+            theirs = session.run(list(self.outputs), {n: t.numpy() for n, t in zip(self.inputs, given, strict=True)})
+        except Exception as error:
+            said = " ".join(str(error).split())[:200]
+            raise AliveError(
+                f"onnxruntime cannot run {self._file} on these data: {said}", "Give data that fit it"
+            ) from None
+        ours = self._run(given)
+        pairs = list(zip(ours if isinstance(ours, tuple) else (ours,), map(torch.from_numpy, theirs), strict=True))
+        worst = max(float((a.double() - b.double()).abs().max()) if a.numel() else 0.0 for a, b in pairs)
+        scale = max(1.0, *(float(b.double().abs().max()) for _, b in pairs if b.numel()))
+        if not worst <= TOLERANCE * scale:
+            raise AliveError(
+                f"{self._file} gives other outputs here than in onnxruntime, by {worst:.2g}",
+                "Take the census of the model of torch that it was exported from",
+            )
+        return worst
+
+
+def _op(onnx: ModuleType, node: Any, version: int) -> Op:
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    for name, value in attributes.items():
+        if isinstance(value, bytes):
+            attributes[name] = value.decode()
+        elif isinstance(value, onnx.TensorProto):
+            attributes[name] = torch.from_numpy(onnx.numpy_helper.to_array(value).copy())
+    kind = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+    return Op(kind, tuple(node.input), tuple(node.output), attributes, version)
+
+
+def _expect_known(file: Path, ops: Sequence[Op]) -> None:
+    if strange := sorted({op.kind for op in ops} - OPERATIONS.keys()):
+        raise AliveError(
+            f"{file} has operations that alive cannot follow: {', '.join(strange)}",
+            "Take the census of the model of torch that it was exported from",
+        )

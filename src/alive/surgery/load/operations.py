@@ -1,0 +1,305 @@
+"""The operations of ONNX as calls of torch: one line each where the two agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ...errors import AliveError
+
+
+class Op(NamedTuple):
+    """A node: its kind, the names it reads and makes, its attributes, and the version of the operator set."""
+
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    version: int
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        """An attribute."""
+        return self.attributes.get(name, otherwise)
+
+
+def _refused(op: Op, what: str) -> AliveError:
+    return AliveError(
+        f"{op.kind} with {what} cannot be followed", "Take the census of the model of torch that it was exported from"
+    )
+
+
+def _gemm(op: Op, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
+    a = a.t() if op.get("transA", 0) else a
+    weight = b if op.get("transB", 0) else b.t()
+    alpha, beta = op.get("alpha", 1.0), op.get("beta", 1.0)
+    if alpha == beta == 1.0 and (c is None or c.ndim == 1):
+        return F.linear(a, weight, c)
+    made: Tensor = alpha * F.linear(a, weight)
+    return made if c is None else made + beta * c
+
+
+def _pads(op: Op, x: Tensor, kernel: list[int], strides: list[int], dilations: list[int]) -> list[int]:
+    """What is added at both sides of each axis, the first axis first: [begin, end] pairs."""
+    kind, n = op.get("auto_pad", "NOTSET"), len(kernel)
+    if kind in ("NOTSET", "VALID"):
+        pads = op.get("pads") or [0] * (2 * n)
+        return [side for k in range(n) for side in (pads[k], pads[k + n])]
+    found = []
+    for size, k, step, apart in zip(x.shape[2:], kernel, strides, dilations, strict=True):
+        whole = max((-(-size // step) - 1) * step + (k - 1) * apart + 1 - size, 0)
+        less, more = whole // 2, whole - whole // 2
+        found += [less, more] if kind == "SAME_UPPER" else [more, less]
+    return found
+
+
+def _backwards(pads: list[int]) -> list[int]:
+    """As F.pad takes them: the last axis first."""
+    pairs = [pads[k : k + 2] for k in range(0, len(pads), 2)]
+    return [side for pair in reversed(pairs) for side in pair]
+
+
+def _conv(op: Op, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+    n = w.ndim - 2
+    strides, dilations = op.get("strides") or [1] * n, op.get("dilations") or [1] * n
+    pads = _pads(op, x, list(w.shape[2:]), strides, dilations)
+    call = (F.conv1d, F.conv2d, F.conv3d)[n - 1]
+    even = pads[::2] == pads[1::2]
+    x = x if even else F.pad(x, _backwards(pads))
+    return call(x, w, b, strides, pads[::2] if even else [0] * n, dilations, op.get("group", 1))
+
+
+def _pool(op: Op, x: Tensor) -> Tensor:
+    kernel = list(op.attributes["kernel_shape"])
+    n = len(kernel)
+    strides, dilations = op.get("strides") or [1] * n, op.get("dilations") or [1] * n
+    pads = _pads(op, x, kernel, strides, dilations)
+    if op.get("ceil_mode", 0) or op.get("storage_order", 0):
+        raise _refused(op, "ceil_mode")
+    if op.kind == "MaxPool":
+        x = F.pad(x, _backwards(pads), value=float("-inf")) if any(pads) else x
+        return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[n - 1](x, kernel, strides, 0, dilations)
+    if any(pads) and not op.get("count_include_pad", 0):
+        raise _refused(op, "padding that does not count")
+    if any(step != 1 for step in dilations):
+        raise _refused(op, "dilations")
+    x = F.pad(x, _backwards(pads)) if any(pads) else x
+    return (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[n - 1](x, kernel, strides)
+
+
+def _norm(op: Op, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    if op.get("training_mode", 0):
+        raise _refused(op, "training_mode")
+    return F.batch_norm(x, mean, var, scale, bias, False, 0.0, op.get("epsilon", 1e-5))
+
+
+def _layer_norm(op: Op, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
+    axis = op.get("axis", -1) % x.ndim
+    return F.layer_norm(x, x.shape[axis:], scale, bias, op.get("epsilon", 1e-5))
+
+
+def _gelu(op: Op, x: Tensor) -> Tensor:
+    return F.gelu(x, approximate=op.get("approximate", "none"))
+
+
+def _clip(op: Op, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    ends = [op.get(name) if end is None else end.item() for name, end in (("min", low), ("max", high))]
+    return torch.clamp(x, *ends) if any(end is not None for end in ends) else x
+
+
+def _prelu(op: Op, x: Tensor, slope: Tensor) -> Tensor:
+    if slope.numel() == 1:
+        return F.prelu(x, slope.reshape(1))
+    if x.ndim > 1 and slope.numel() == x.shape[1] == slope.shape[0] and slope.ndim == x.ndim - 1:
+        return F.prelu(x, slope.reshape(-1))
+    raise _refused(op, "a slope at every position")
+
+
+def _axes(op: Op, given: Tensor | None) -> list[int] | None:
+    """Axes, an attribute in older files and an input in newer ones."""
+    return op.get("axes") if given is None else [int(axis) for axis in given.tolist()]
+
+
+def _squeeze(op: Op, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    found = _axes(op, axes)
+    return x.squeeze() if found is None else x.squeeze(tuple(found))
+
+
+def _unsqueeze(op: Op, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    found = _axes(op, axes) or []
+    for axis in sorted(axis % (x.ndim + len(found)) for axis in found):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def _reshape(op: Op, x: Tensor, shape: Tensor) -> Tensor:
+    sizes = [int(n) for n in shape.tolist()]
+    return x.reshape([x.shape[k] if n == 0 and not op.get("allowzero", 0) else n for k, n in enumerate(sizes)])
+
+
+def _flatten(op: Op, x: Tensor) -> Tensor:
+    axis = op.get("axis", 1)
+    axis = axis + x.ndim if axis < 0 else axis
+    if axis == 1:
+        return x.flatten(1) if x.ndim > 1 else x[:, None]
+    size = 1
+    for n in x.shape[:axis]:
+        size *= n
+    return x.reshape(size, -1)
+
+
+def _slice(op: Op, x: Tensor, *ends: Tensor | None) -> Tensor:
+    given = [None if end is None else [int(n) for n in end.tolist()] for end in ends]
+    if not given:
+        given = [list(op.attributes["starts"]), list(op.attributes["ends"]), op.get("axes")]
+    starts, stops, axes, steps = [*given, None, None][:4]
+    assert starts is not None
+    assert stops is not None
+    for k, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+        axis, step = axes[k] if axes else k, steps[k] if steps else 1
+        if step < 0:
+            raise _refused(op, "steps backwards")
+        place = slice(*slice(start, stop, step).indices(x.shape[axis]))  # "to the end" is written as a huge number
+        x = x[(slice(None),) * (axis % x.ndim) + (place,)]
+    return x
+
+
+def _gather(op: Op, x: Tensor, index: Tensor) -> Tensor:
+    axis = op.get("axis", 0) % x.ndim
+    index = torch.where(index < 0, index + x.shape[axis], index)
+    if axis == 0 and x.ndim == 2:
+        return F.embedding(index, x)
+    if index.ndim == 0:
+        return x.select(axis, int(index))
+    found = x.index_select(axis, index.flatten())
+    return found.unflatten(axis, list(index.shape)) if index.ndim > 1 else found
+
+
+def _split(op: Op, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
+    axis, parts = op.get("axis", 0), len(op.outputs)
+    given = op.get("split") if sizes is None else [int(n) for n in sizes.tolist()]
+    if given is None:
+        given = -(-x.shape[axis] // parts)
+    return tuple(torch.split(x, given, axis))
+
+
+def _softmax(op: Op, x: Tensor) -> Tensor:
+    if op.version < 13:
+        raise _refused(op, "an operator set before 13")
+    call = torch.log_softmax if op.kind == "LogSoftmax" else torch.softmax
+    return call(x, op.get("axis", -1))
+
+
+def _reduced(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def reduce(op: Op, x: Tensor, axes: Tensor | None = None) -> Tensor:
+        found = _axes(op, axes)
+        if found is None and op.get("noop_with_empty_axes", 0):
+            return x
+        return call(x, tuple(found) if found is not None else tuple(range(x.ndim)), bool(op.get("keepdims", 1)))
+
+    return reduce
+
+
+def _pad(
+    op: Op, x: Tensor, pads: Tensor | None = None, value: Tensor | None = None, axes: Tensor | None = None
+) -> Tensor:
+    if axes is not None or op.get("mode", "constant") != "constant":
+        raise _refused(op, "axes, or a mode that is not constant")
+    given = op.attributes["pads"] if pads is None else [int(n) for n in pads.tolist()]
+    n = len(given) // 2
+    pairs = [side for k in range(n) for side in (given[k], given[k + n])]
+    return F.pad(x, _backwards(pairs), value=op.get("value", 0.0) if value is None else value.item())
+
+
+def _constant(op: Op) -> Tensor:
+    for name, kind in (("value_float", torch.float32), ("value_floats", torch.float32), ("value_int", torch.int64),
+                       ("value_ints", torch.int64)):  # fmt: skip
+        if name in op.attributes:
+            return torch.tensor(op.attributes[name], dtype=kind)
+    if "value" not in op.attributes:
+        raise _refused(op, "a value of another kind")
+    found: Tensor = op.attributes["value"]
+    return found
+
+
+TYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 10: torch.float16, 11: torch.float64}
+
+
+def _cast(op: Op, x: Tensor) -> Tensor:
+    if op.attributes["to"] not in TYPES:
+        raise _refused(op, f"type {op.attributes['to']}")
+    return x.to(TYPES[op.attributes["to"]])
+
+
+def _filled(op: Op, shape: Tensor) -> Tensor:
+    value: Tensor = op.get("value", torch.zeros(1))
+    return value.reshape(()).expand([int(n) for n in shape.tolist()]).clone()
+
+
+def _shape(op: Op, x: Tensor) -> Tensor:
+    return torch.tensor(list(x.shape)[op.get("start", 0) : op.get("end")], dtype=torch.int64)
+
+
+def _div(op: Op, a: Tensor, b: Tensor) -> Tensor:
+    return a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
+
+
+def _several(call: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    def joined(op: Op, first: Tensor, *others: Tensor) -> Tensor:
+        for other in others:
+            first = call(first, other)
+        return first
+
+    return joined
+
+
+def _plain(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda op, *given: call(*given)
+
+
+def _expand(op: Op, x: Tensor, shape: Tensor) -> Tensor:
+    return x.expand(torch.broadcast_shapes(x.shape, tuple(int(n) for n in shape.tolist())))
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "Gemm": _gemm, "MatMul": _plain(torch.matmul), "Conv": _conv, "MaxPool": _pool, "AveragePool": _pool,
+    "GlobalAveragePool": lambda op, x: x.mean(tuple(range(2, x.ndim)), keepdim=True),
+    "GlobalMaxPool": lambda op, x: x.amax(tuple(range(2, x.ndim)), keepdim=True),
+    "BatchNormalization": _norm, "LayerNormalization": _layer_norm,
+    "InstanceNormalization": lambda op, x, scale, bias: F.instance_norm(
+        x, weight=scale, bias=bias, eps=op.get("epsilon", 1e-5)),
+    "Relu": _plain(F.relu), "LeakyRelu": lambda op, x: F.leaky_relu(x, op.get("alpha", 0.01)), "PRelu": _prelu,
+    "Elu": lambda op, x: F.elu(x, op.get("alpha", 1.0)), "Celu": lambda op, x: F.celu(x, op.get("alpha", 1.0)),
+    "Gelu": _gelu, "Clip": _clip, "Softplus": _plain(F.softplus), "HardSwish": _plain(F.hardswish),
+    "Mish": _plain(F.mish), "ThresholdedRelu": lambda op, x: F.threshold(x, op.get("alpha", 1.0), 0.0),
+    "Sigmoid": _plain(torch.sigmoid), "Tanh": _plain(torch.tanh), "Erf": _plain(torch.erf),
+    "Softmax": _softmax, "LogSoftmax": _softmax,
+    "Add": _plain(torch.add), "Sub": _plain(torch.sub), "Mul": _plain(torch.mul), "Div": _div,
+    "Pow": lambda op, a, b: torch.pow(a, b).to(a.dtype), "Sqrt": _plain(torch.sqrt), "Exp": _plain(torch.exp),
+    "Log": _plain(torch.log), "Abs": _plain(torch.abs), "Neg": _plain(torch.neg), "Floor": _plain(torch.floor),
+    "Ceil": _plain(torch.ceil), "Reciprocal": _plain(torch.reciprocal), "Sin": _plain(torch.sin),
+    "Cos": _plain(torch.cos), "Max": _several(torch.maximum), "Min": _several(torch.minimum),
+    "Sum": _several(torch.add), "Where": _plain(torch.where), "Equal": _plain(torch.eq),
+    "Greater": _plain(torch.gt), "GreaterOrEqual": _plain(torch.ge), "Less": _plain(torch.lt),
+    "LessOrEqual": _plain(torch.le), "Not": _plain(torch.logical_not), "And": _plain(torch.logical_and),
+    "Or": _plain(torch.logical_or), "Cast": _cast, "Identity": lambda op, x: x, "Dropout": lambda op, x, *_: x,
+    "Reshape": _reshape, "Flatten": _flatten, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Slice": _slice,
+    "Transpose": lambda op, x: x.permute(op.get("perm") or list(range(x.ndim))[::-1]),
+    "Concat": lambda op, *parts: torch.cat(parts, op.attributes["axis"]), "Split": _split, "Gather": _gather,
+    "Expand": _expand, "Shape": _shape, "Constant": _constant, "ConstantOfShape": _filled, "Pad": _pad,
+    "Range": lambda op, start, stop, step: torch.arange(start.item(), stop.item(), step.item()),
+    "ReduceMean": _reduced(torch.mean), "ReduceSum": _reduced(torch.sum), "ReduceMax": _reduced(torch.amax),
+    "ReduceMin": _reduced(torch.amin),
+    "ReduceL2": _reduced(lambda x, dim, keepdim: x.square().sum(dim, keepdim).sqrt()),
+    "Selu": lambda op, x: _selu(op, x),
+}  # fmt: skip
+SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # the standard's own constants
+
+
+def _selu(op: Op, x: Tensor) -> Tensor:
+    if abs(op.get("alpha", SELU[0]) - SELU[0]) > 1e-6 or abs(op.get("gamma", SELU[1]) - SELU[1]) > 1e-6:
+        raise _refused(op, "constants of its own")
+    return F.selu(x)

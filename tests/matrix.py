@@ -1,0 +1,123 @@
+"""alive under other Pythons and torches: `make matrix`, or `python tests/matrix.py --help`.
+
+For each Python found and each torch asked for: an environment of its own, the built wheel, the README's ten lines, a
+census by the command line, and the tests of the rooms that lean on torch. Prints one row of a table for each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+TORCHES = ("2.6.0", "2.13.0")
+ROOMS = ("functional", "provenance", "taps", "penalties", "diagnosis", "nn", "surgery", "theory", "data")
+ALONE = ("test_torch_private.py", "test_public.py", "test_cli.py")
+TOOLS = ("pytest", "hypothesis", "pytest-xdist", "transformers", "cooper-optim", "onnx", "onnxscript", "onnxruntime")
+ASK = "import platform, torch, numpy; print(platform.python_version(), torch.__version__, numpy.__version__)"
+
+
+def main() -> None:
+    """Try every pair, and say of each what came of it."""
+    asked = _asked()
+    print("| Python | torch | numpy | README | command line | tests |\n|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = asked.wheel or _built(Path(folder))
+        for python in asked.python:
+            for torch in ["own"] if asked.own else asked.torch:
+                print(_row(python, torch, wheel, asked.rest), flush=True)
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", nargs="+", default=PYTHONS, help="versions, or paths of interpreters")
+    parser.add_argument(
+        "--torch", nargs="+", default=TORCHES, help="releases; on Linux each may bring gigabytes of CUDA"
+    )
+    parser.add_argument("--own", action="store_true", help="take the torch that each Python has already")
+    parser.add_argument("--wheel", type=Path, help="a wheel of alive; by default it is built")
+    parser.add_argument("rest", nargs="*", help="tests; by default those that lean on torch")
+    return parser.parse_args()
+
+
+def _built(folder: Path) -> Path:
+    _run([sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT])
+    return next(folder.glob("*.whl"))
+
+
+def _row(name: str, torch: str, wheel: Path, tests: list[str]) -> str:
+    python = _found(name)
+    if python is None:
+        return f"| {name} | {torch} | | not run: there is no such Python here | | |"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            inside = _environment(Path(folder), python, torch, wheel)
+        except subprocess.CalledProcessError as error:
+            said = (error.stderr or error.stdout or "").strip().splitlines() or ["?"]
+            return f"| {name} | {torch} | | not run: {said[-1][:120]} | | |"
+        versions = _run([inside / "python", "-W", "ignore", "-c", ASK]).stdout.split()
+        return "| " + " | ".join([*versions, *_used(inside, Path(folder), tests)]) + " |"
+
+
+def _found(name: str) -> str | None:
+    """An interpreter that runs: a path, or a version that may be on the path or with pyenv."""
+    homes = sorted(Path.home().glob(f".pyenv/versions/{name}.*/bin/python"))
+    for each in (name, f"python{name}", *homes):
+        path = shutil.which(each)
+        if (
+            path
+            and subprocess.run([path, "-c", "import venv, ensurepip"], capture_output=True, check=False).returncode == 0
+        ):
+            return path
+    return None
+
+
+def _environment(folder: Path, python: str, torch: str, wheel: Path) -> Path:
+    """An environment with alive, its needs and the tools of the tests; returns the folder of its programs."""
+    own = torch == "own"
+    _run([python, "-m", "venv", *["--system-site-packages"] * own, folder / "venv"])
+    inside = folder / "venv" / "bin"
+    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    needs = [need for need in needs if not need.startswith("torch")]
+    pip = [inside / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if not own:
+        _run([*pip, f"torch=={torch}"])
+    _run([*pip, *needs, *TOOLS])
+    _run([*pip, "--no-deps", wheel])
+    return inside
+
+
+def _used(inside: Path, folder: Path, tests: list[str]) -> list[str]:
+    """What came of the README's ten lines, of a census by the command line, and of the tests."""
+    lines = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    assert lines
+    (folder / "ten.py").write_text(lines[1])
+    ten = _came([inside / "python", "ten.py"], folder)
+    census = _came([inside / "alive", "census", "50x4", "--gradient"], folder)
+    where = tests or [f"tests/{each}" for each in (*ROOMS, *ALONE)]
+    done = subprocess.run(
+        [inside / "python", "-m", "pytest", "-o", "addopts=", "-m", "not slow", "-q", "--no-header", *where],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    (Path.cwd() / f"matrix-{len(list(Path.cwd().glob('matrix-*.log')))}.log").write_text(done.stdout + done.stderr)
+    return [ten, census, (done.stdout.strip().splitlines() or ["no output"])[-1].strip("= ")]
+
+
+def _came(command: list[object], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return "ok" if done.returncode == 0 else ((done.stderr or done.stdout).strip().splitlines() or ["?"])[-1][:120]
+
+
+def _run(command: list[object]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(each) for each in command], capture_output=True, text=True, check=True)
+
+
+if __name__ == "__main__":
+    main()
