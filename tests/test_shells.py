@@ -113,6 +113,17 @@ def test_shells_complete_values_of_options(shell, script):
     assert "glorot" not in said
 
 
+@pytest.mark.parametrize("option", ["--show-completion", "--install-completion"])
+def test_a_shell_without_completion_is_told_which_have_it(option, tmp_path):
+    said = subprocess.run(
+        ["sh", "-c", f"alive {option}; exit $?"], env=here(tmp_path), capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 2
+    assert said.stdout == ""
+    assert len(said.stderr.splitlines()) == 1
+    assert "bash, zsh, fish" in said.stderr
+
+
 def test_types_are_known_to_a_strict_user(tmp_path):
     """pyright, strict, over a script that names everything public."""
     pyright = shutil.which("pyright", path=str(PROGRAMS))

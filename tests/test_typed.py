@@ -104,5 +104,6 @@ def typed(words: list[str], folder: Path, packages: Path | str) -> subprocess.Co
     path = os.pathsep.join(filter(None, [str(packages), os.environ.get("PYTHONPATH", "")]))
     browser = {"BROWSER": "true"}  # which opens nothing
     environment = {**os.environ, **browser, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    command = [ALIVE, *words, *SHORT.get(words[0], [])]
+    line = shlex.join([str(ALIVE), *words, *SHORT.get(words[0], [])])
+    command = ["bash", "-c", f"{line}; exit $?"]  # completion asks which shell it is typed in
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -65,6 +65,7 @@ def main() -> None:
         with suppress(OSError):
             sys.stdout.reconfigure(errors="replace")  # a locale may lack some of our characters
     try:
+        _completing_here()
         code = app(prog_name="alive", standalone_mode=False)
         sys.stdout.flush()
         if code == 130:  # what typer returns after Ctrl-C, without printing anything
@@ -86,6 +87,24 @@ def main() -> None:
         place = full if error.filename is None else f"{error.filename}: "
         fail(f"{place}{error.strerror or error}.", 2)
     raise SystemExit(code or 0)
+
+
+COMPLETION, SHELLS = ("--show-completion", "--install-completion"), ("bash", "zsh", "fish", "powershell", "pwsh")
+
+
+def _completing_here() -> None:
+    """Refuse completion in a shell that has none, as `sh`; typer would exit with 1, which is for limits."""
+    if sys.argv[1:2] not in ([option] for option in COMPLETION):
+        return
+    import shellingham
+
+    try:
+        shell, _ = shellingham.detect_shell()
+    except shellingham.ShellDetectionFailure:
+        shell = "no shell that is known"
+    if shell not in SHELLS:
+        cure = f"ask from one of them, as with bash -c 'alive {sys.argv[1]}; true'"
+        fail(f"alive completes in bash, zsh, fish and PowerShell, and this is {shell}; {cure}.", 2)
 
 
 USAGE: type[Exception] = typer.BadParameter.__mro__[1]  # UsageError, of click or of typer itself

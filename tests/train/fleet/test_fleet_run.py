@@ -164,7 +164,10 @@ def test_open_skips_cannot_become_a_plain_network() -> None:
         ({"method": "VAN", "architecture": "keras_same"}, "has no van block"),
         ({"init": "mirrored", "width": 1}, "width 2 or more"),
         ({"noise": 0.5}, "noise belongs to"),
-        ({"init": "looks-linear", "architecture": "keras_same"}, "'looks-linear' does not belong to the architecture 'keras_same'"),
+        (
+            {"init": "looks-linear", "architecture": "keras_same"},
+            "'looks-linear' does not belong to the architecture 'keras_same'",
+        ),
         ({"method": "CReLU"}, "width must be even"),
         ({"method": "TAT", "init": "mirrored", "width": 4}, "belongs to ReLU layers that are not Farkas"),
         ({"method": "ReZero", "init": "lsuv"}, "'lsuv' belongs to plain blocks, not rezero"),
