@@ -55,6 +55,16 @@ def test_idx_sets_are_what_was_published(name: str) -> None:
     expect_published(name)
 
 
+def test_half_size_is_the_mean_of_four_pixels() -> None:
+    full, half = there("mnist"), load("mnist-14")
+    four = full.train_x[:500].numpy().astype(float).reshape(500, 1, 14, 2, 14, 2).mean((3, 5))
+    assert abs(half.train_x[:500].numpy() - four).max() <= 0.5
+    assert torch.equal(half.train_y, full.train_y)
+    assert half.test is not None
+    assert half.test[0].shape == (10_000, 1, 14, 14)
+    assert half.mean == pytest.approx(full.mean, abs=1e-3)
+
+
 @pytest.mark.slow  # decodes 60,000 images where no earlier reading kept them
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_parquet_sets_are_what_was_published(name: str) -> None:

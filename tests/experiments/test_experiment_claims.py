@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from alive.errors import AliveError
 from alive.experiments import EXPERIMENTS, Cell, Claim, Row
 from alive.experiments.measure import count, deepest, deepest_ratio, lead, share, trains, where, wins, worst_accuracy
 from alive.experiments.ours.atlas import standings, winners
-from alive.experiments.ours.layer_work import layer_work, passing
+from alive.experiments.ours.layer_work import layer_work, passing, passing_layer
 from alive.experiments.p001_separation.fifty import _falls_of
 from alive.nn import Rectangular
 from alive.report.winners import wins as wins_of
@@ -173,3 +174,25 @@ def test_the_accuracy_of_all_layers_is_that_of_the_torch_network():
     assert isinstance(network, Rectangular)
     data = moons()
     assert layer_work(row).accuracy == pytest.approx(accuracy(network(data.train_x), data.train_y))
+
+
+def test_layers_of_convolutions_are_looked_into_too():
+    """On digits, which every machine has."""
+    from alive.data import load
+    from alive.train import accuracy
+    from alive.train.fleet import train_fleet
+
+    member = Member(6, 4, "ReLU", 3, architecture="conv", init="mirrored", noise=0.0, lr=0.01, epochs=1, batch_size=64)
+    (done,) = train_fleet([member], load("digits").subset(500)).members
+    cell = Cell(member, "digits", keep_network=True, points=500)
+    row = Row(cell, 1.0, 1.0, None, None, {}, weights=done.kept[0])
+    with torch.no_grad():
+        network = row.network()
+        data = cell.load()
+        work = layer_work(row)
+        assert work.accuracy == pytest.approx(accuracy(network(data.pixels(data.train_x)), data.train_y))
+        assert (work.moves > 1e-4).all()  # the step moved every layer
+        again = passing_layer(network.hidden[1])
+        x = network.hidden[0](data.train_x[:5])
+        assert torch.equal(again(x), again(again(x)))  # passing on twice is passing on once
+        assert torch.equal(again(x)[:, :2] - again(x)[:, 2:], x[:, :2] - x[:, 2:])

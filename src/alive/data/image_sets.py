@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
 from .catalogue import CIFAR10, CIFAR100, FASHION_MNIST, MNIST, ImageSet
 from .decoded import decoded
 from .download.places import find
 from .idx import from_idx
-from .record import Data
+from .record import Data, images
 
 
 def mnist() -> Data:
     """Handwritten digits as bytes [N, 1, 28, 28]: 60,000 to train on, 10,000 to test."""
     return opened(MNIST, find(MNIST))
+
+
+def mnist_14() -> Data:
+    """MNIST at half its size, bytes [N, 1, 14, 14]: each pixel is the mean of four, rounded to a byte."""
+    full = mnist()
+    assert full.test_x is not None
+    train_x, test_x = (_halved(x) for x in (full.train_x, full.test_x))
+    return images(train_x, full.train_y, test_x=test_x, test_y=full.test_y, classes=full.classes, name="MNIST, 14x14")
+
+
+def _halved(x: Tensor) -> Tensor:
+    return avg_pool2d(x.float(), 2).round_().to(x.dtype)
 
 
 def fashion_mnist() -> Data:
@@ -37,6 +52,7 @@ def cifar100() -> Data:
 
 IMAGE_SETS: dict[str, Callable[[], Data]] = {
     "mnist": mnist,
+    "mnist-14": mnist_14,
     "fashion-mnist": fashion_mnist,
     "cifar10": cifar10,
     "cifar100": cifar100,

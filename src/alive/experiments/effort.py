@@ -39,6 +39,7 @@ SIZES = Sizes(
         "moons": (85, (2,), 1),
         "digits": (1437, (1, 8, 8), 10),
         "friedman": (750, (10,), 1),
+        "mnist-14": (60_000, (1, 14, 14), 10),
         **{name: (each.train[0].rows, each.shape, each.classes) for name, each in CATALOGUE.items()},
     }
 )

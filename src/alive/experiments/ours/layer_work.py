@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from ...data import DATA
-from ...train.fleet.arena import Floats, Weights, views, weight_shapes
+from ...train import accuracy
+from ...train.fleet.arena import Floats
 from ..cell import Row
 
 LOSS = 0.01  # of accuracy that may be lost by leaving layers out
+POINTS = 500  # of the training points, looked at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,25 +32,30 @@ class LayerWork:
     accuracy: float
 
 
+@torch.no_grad()
 def layer_work(row: Row) -> LayerWork:
     """Look into a network that was kept; only for the mirrored start, of even width."""
-    data = DATA[row.cell.data]()
-    x, y = data.pixels(data.train_x).flatten(1).numpy().T.astype(np.float32), data.train_y.numpy()
-    weights = _weights(row, len(x), data.outputs)
-    layers = len(weights.inner)
-    moves = _moves(weights, x)
+    data = row.cell.load()
+    if len(data.train_y) > POINTS:
+        data = data.subset(POINTS)
+    net: Any = row.network()
+    first, *layers = net.hidden
+    x = data.pixels(data.train_x)
+    start = first(x if isinstance(first.linear, nn.Conv2d) else x.flatten(1))
+    passing = passing_layer(layers[0]) if layers else nn.Identity()
+    moves = _moves(layers, passing, start)
     order = np.argsort(-moves, kind="stable")
 
-    def accuracy(kept: int) -> float:
-        own = np.zeros(layers, bool)
+    def named(kept: int) -> float:
+        own = np.zeros(len(layers), bool)
         own[order[:kept]] = True
-        return _accuracy(weights, x, y, own)
+        return accuracy(_head(net, _through(layers, passing, start, own)), data.train_y)
 
-    full = accuracy(layers)
-    low, high = 0, layers
+    full = named(len(layers))
+    low, high = 0, len(layers)
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if accuracy(middle) >= full - LOSS else (middle + 1, high)
+        low, high = (low, middle) if named(middle) >= full - LOSS else (middle + 1, high)
     return LayerWork(moves, low, full)
 
 
@@ -59,40 +69,35 @@ def passing(width: int) -> Floats:
     return np.block([[eye, -eye], [-eye, eye]])
 
 
-def _weights(row: Row, inputs: int, outputs: int) -> Weights:
-    assert row.weights is not None, "the cell kept no network"
-    member = row.member
-    read = (inputs, member.width, member.width)
-    shapes = weight_shapes(member.depth, member.width, read, outputs, norm=0)
-    return views(np.frombuffer(row.weights, np.float32), shapes)
+def passing_layer(layer: Any) -> nn.Module:
+    """A layer of the same kind that passes on pairs; a kernel does so at its centre tap."""
+    other = deepcopy(layer)
+    weight = other.linear.weight
+    centre = (size // 2 for size in weight.shape[2:])
+    nn.init.zeros_(weight)
+    nn.init.zeros_(other.linear.bias)
+    weight[(..., *centre)] = torch.from_numpy(passing(len(weight)))
+    return other  # type: ignore[no-any-return]
 
 
-def _relu(z: Floats) -> Floats:
-    return np.maximum(z, 0)
+def _head(net: Any, h: Tensor) -> Tensor:
+    pooled = h.mean((2, 3)) if getattr(net, "head", "flatten") == "mean" else h.flatten(1)
+    return net.output(pooled)  # type: ignore[no-any-return]
 
 
-def _moves(w: Weights, x: Floats) -> Floats:
-    through = passing(w.first.shape[0])
-    h = _relu(w.first @ x + w.bias[0].T)
-    moves = np.zeros(len(w.inner), np.float32)
-    for level, inner in enumerate(w.inner):
-        after = _relu(inner @ h + w.bias[level + 1].T)
-        size = float(np.linalg.norm(h))
-        moves[level] = np.linalg.norm(after - _relu(through @ h)) / size if size else 0
+def _moves(layers: list[nn.Module], passing: nn.Module, h: Tensor) -> Floats:
+    moves = np.zeros(len(layers), np.float32)
+    for level, layer in enumerate(layers):
+        after, size = layer(h), float(h.norm())
+        moves[level] = float((after - passing(h)).norm()) / size if size else 0
         h = after
     return moves
 
 
-def _accuracy(w: Weights, x: Floats, y: np.ndarray, own: np.ndarray) -> float:
-    """Training accuracy if only its `own` layers compute and all others pass on."""
-    through = passing(w.first.shape[0])
-    h = _relu(w.first @ x + w.bias[0].T)
+def _through(layers: list[nn.Module], passing: nn.Module, h: Tensor, own: np.ndarray) -> Tensor:
+    """What the head reads if only the `own` layers compute and all others pass on."""
     for level in np.flatnonzero(own):  # passing on twice is passing on once, so that a gap is one step
         if level and not own[level - 1]:
-            h = _relu(through @ h)
-        h = _relu(w.inner[level] @ h + w.bias[level + 1].T)
-    if not own[-1:].all():
-        h = _relu(through @ h)
-    logits = w.out @ h + w.out_bias.T
-    named = logits[0] > 0 if len(logits) == 1 else logits.argmax(0)
-    return float((named == y).mean())
+            h = passing(h)
+        h = layers[level](h)
+    return h if own[-1:].all() else passing(h)

@@ -54,11 +54,14 @@ class Task:
         return [make(seed, optimiser, *setting) for optimiser in optimisers for setting in settings]
 
     def _member(self, seed: int, optimiser: str, name: str, penalty: Options | None) -> Cell:
+        images = self.points is not None
         made = Member(
             self.depth,
             self.width,
             "ReLU" if penalty is None else "Sep-UP",
             seed,
+            architecture="conv" if images else "dense",
+            running=images,
             epochs=self.epochs,
             batch_size=self.batch,
             shuffle=self.batch is not None,
@@ -66,22 +69,19 @@ class Task:
             lr=getattr(self, optimiser),
             **dict(penalty or ()),  # type: ignore[arg-type]
         )
-        return Cell(made, self.data)
+        return Cell(made, self.data, unscaled=images, points=self.points, test_points=self.test_points)
 
     def _net(self, seed: int, optimiser: str, name: str, penalty: Options | None) -> Cell:
-        images = self.points is not None
         training = Settings(
             epochs=self.epochs,
             batch_size=self.batch,
             lr=getattr(self, optimiser),
             optimiser=optimiser,
             shuffle=True,
-            running=images,
-            channels_last=images,
         )
-        options: Options = (("head", "flatten"), ("init", "glorot")) if images else (("init", "glorot"),)
+        options: Options = (("init", "glorot"),)
         net = Net("rectangle", self.depth, self.width, name, seed, options, penalty, training=training)
-        return Cell(net, self.data, unscaled=images, points=self.points, test_points=self.test_points)
+        return Cell(net, self.data)
 
 
 TASKS = (
@@ -92,7 +92,7 @@ TASKS = (
     Task("digits", 40, 16, adam=0.003, sgd=0.01, epochs=50, batch=50),
     Task("friedman", 30, 16, adam=0.001, sgd=0.01, epochs=20, batch=50, seeds=3, fleet=False),
     *(
-        Task(data, depth, width, 1e-3, None, 4, 50, 3, False, 2000, 1000, False)
+        Task(data, depth, width, 1e-3, None, 4, 50, 5, False, 2000, 1000)
         for data, depth, width in (("mnist", 28, 4), ("mnist", 44, 8), ("cifar10", 25, 10))
     ),
 )
