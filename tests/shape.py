@@ -13,6 +13,7 @@ from statistics import median, quantiles
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "alive"
+Taken = tuple[tuple[str, ...], str]  # a package by its parts, and a name of it
 
 
 def sources(folder: Path = SOURCE) -> dict[str, ast.Module]:
@@ -101,16 +102,17 @@ def exported(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
 
 def unused(modules: dict[str, ast.Module], texts: dict[str, str]) -> dict[str, list[str]]:
     """Exported names that nobody takes from their package: no other package, no test, no document."""
+    taken = {where: _taken(module, where) for where, module in modules.items()}
     return {
         path: left
         for path, names in exported(modules).items()
-        if (left := [name for name in names if not _is_used(name, path, modules, texts)])
+        if (left := [name for name in names if not _is_used(name, path, taken, texts)])
     }
 
 
-def _is_used(name: str, path: str, modules: dict[str, ast.Module], texts: dict[str, str]) -> bool:
-    package = ["alive", *Path(path).parent.parts]
-    if any(_takes(module, where, name, package) for where, module in modules.items() if where != path):
+def _is_used(name: str, path: str, taken: dict[str, set[Taken]], texts: dict[str, str]) -> bool:
+    package = ("alive", *Path(path).parent.parts)
+    if any((package, name) in some for where, some in taken.items() if where != path):
         return True
     dotted = ".".join(package)
     return any(
@@ -119,28 +121,24 @@ def _is_used(name: str, path: str, modules: dict[str, ast.Module], texts: dict[s
         or (re.search(rf"import {package[-1]}\b", text) and re.search(rf"\b{package[-1]}\.{name}\b", text))
         or (where.endswith(".md") and re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`", text))
         for where, text in texts.items()
+        if name in text
     )
 
 
-def _takes(module: ast.Module, where: str, name: str, package: list[str]) -> bool:
-    """Whether a module imports a name from exactly this package, or reads it as an attribute of it."""
-    here = ["alive", *Path(where).parent.parts]
-    aliases = set()
+def _taken(module: ast.Module, where: str) -> set[Taken]:
+    """Names that a module imports from exactly a package, or reads as attributes of it."""
+    here = ("alive", *Path(where).parent.parts)
+    taken, aliases = set(), {}
     for node in ast.walk(module):
-        if not isinstance(node, ast.ImportFrom):
-            continue
-        base = here[: len(here) - node.level + 1] if node.level else []
-        source = [*base, *(node.module.split(".") if node.module else [])]
-        if source == package and any(alias.name == name for alias in node.names):
-            return True
-        aliases |= {alias.asname or alias.name for alias in node.names if [*source, alias.name] == package}
-    return any(
-        isinstance(node, ast.Attribute)
-        and node.attr == name
-        and isinstance(node.value, ast.Name)
-        and node.value.id in aliases
-        for node in ast.walk(module)
-    )
+        if isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else ()
+            source = (*base, *(node.module.split(".") if node.module else ()))
+            taken |= {(source, alias.name) for alias in node.names}
+            aliases |= {alias.asname or alias.name: (*source, alias.name) for alias in node.names}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+            taken.add((aliases[node.value.id], node.attr))
+    return taken
 
 
 def readers() -> dict[str, str]:

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from documents import Block, blocks_in
 
+from alive.experiments import EXPERIMENTS
+
 ROOT = Path(__file__).parents[1]
 ALIVE = Path(sys.executable).with_name("alive")
 TARGETS = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
@@ -23,6 +25,7 @@ SHORT = {
     "cure": ["--steps", "4", "--seeds", "1"],
 }  # what would take minutes is cut short
 PLUGIN = "pip install examples/alive-plugin"
+STUDIES = ("one-setting", "sae", "continual", "codebook")  # which train for many minutes, and are tested by their parts
 BY_OTHERS = ("pip", "torchrun")  # set-up is tried by hand in a fresh clone, ranks in tests of their own
 
 MINE = """
@@ -89,6 +92,9 @@ def test_every_command_does_what_it_says(block: Block, folder: Path, request: py
         if not words or words[0] in BY_OTHERS or "ray" in words:
             continue
         assert words[0] == "alive", line
+        if words[1] == "reproduce" and words[2:] and words[2] in STUDIES:
+            assert_there_is(words[2:])
+            break  # what follows reads what it would have stored
         if words[1:3] == ["train", "hf:folder"]:
             (folder / "mine.py").write_text(TOKENS)
         done = typed(words[1:], folder, packages)
@@ -97,6 +103,14 @@ def test_every_command_does_what_it_says(block: Block, folder: Path, request: py
         assert "Traceback" not in done.stderr, line
         for option, made in (("--html", "report.html"), ("--csv", "log.csv"), ("--checkpoint", "run.safetensors")):
             assert option not in words or (folder / made).stat().st_size > 0, line
+
+
+def assert_there_is(words: list[str]) -> None:
+    """The study that is to be reproduced, at the scale and with the seeds named; none of its networks is trained."""
+    options = dict(zip(words[1::2], words[2::2], strict=True))
+    assert options.keys() <= {"--seeds", "--scale"}
+    study = EXPERIMENTS[words[0]]
+    assert len(study.cells(options.get("--scale", "quick"), seeds=int(options["--seeds"]))) >= int(options["--seeds"])
 
 
 def typed(words: list[str], folder: Path, packages: Path | str) -> subprocess.CompletedProcess[str]:

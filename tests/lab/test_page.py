@@ -276,7 +276,7 @@ def test_a_unit_under_the_pointer_shows_what_it_answers(at):
     )
     tab.click(x + 42 + (width - 48) * 7.5 / 50, y + 20)
     tab.until("/Layer 8, unit 1.*85 of 85 points are dead here, 72 of them for the first time/.test(text('#about'))")
-    assert not tab.ask("$('#ringed').hidden")
+    tab.until("!$('#ringed').hidden")
 
 
 def test_two_networks_begin_alike_and_part(at):
