@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from test_fleet_run import Watcher
 
-from alive.data import Data, moons, tensors
+from alive.data import Augment, Data, moons, tensors
 from alive.errors import AliveError
+from alive.experiments import Cell
 from alive.train.engines import ENGINES
 from alive.train.fleet import Member, train_fleet
 from alive.train.fleet.architectures import ARCHITECTURES
@@ -46,6 +48,45 @@ def test_a_member_that_breaks_is_frozen_and_hurts_nobody() -> None:
     np.testing.assert_array_equal(beside.log, alone.log)
     assert "not finite" in str(broken.stopped)
     assert np.isfinite(broken.log).all()
+
+
+def test_ctrl_c_returns_what_is_finished() -> None:
+    endless = replace(PLAIN, epochs=2**40, augment=Augment())
+    sailed = train_fleet([endless, PLAIN, endless], MAPS, threads=3, record_every=2**37, progress=Watcher(True))
+    ended = train_fleet([PLAIN], MAPS, threads=1, record_every=2**37).members[0]
+    assert sailed.interrupted
+    assert sailed.finished == (sailed.members[1],)
+    np.testing.assert_array_equal(sailed.members[1].log, ended.log)
+    np.testing.assert_array_equal(sailed.members[1].weights, ended.weights)
+    assert "interrupted" in str(sailed.members[0].stopped)
+
+
+@pytest.mark.parametrize(
+    ("change", "loss", "penalty", "key"),
+    [
+        ({}, 1.266732, 0, "761b31332f29c99618d3cd259c63cf13"),
+        ({"method": "ReLU+BN", "head": "mean"}, 1.420040, 0, "97fb2c653a054698103419f4367fc904"),
+        ({"method": "Sep-UP", "weight": 1e-3}, 1.260347, 0.007105146, "1c3010c3aad91a8e2ba31643de6acda8"),
+        ({"method": "Sep-L", "weight": 1e-3, "kernel": 1}, 1.328164, 0.001051675, "fbc2ffcd3f987d7ed31514f9f536835f"),
+        (
+            {"method": "Sep-UP", "weight": 1e-3, "conv": "position"},
+            1.399236,
+            0.5208212,
+            "3f795bc3ea9ec80591ec5d8bc0e0197a",
+        ),
+        ({"method": "VAN", "optimiser": "sgd"}, 1.379039, 0, "e95a28d2a937e8817d05a2629fee06fc"),
+    ],
+    ids=lambda value: value.get("method", "ReLU") if isinstance(value, dict) else "",
+)
+def test_the_first_revision_gives_these_numbers(
+    change: dict[str, object], loss: float, penalty: float, key: str
+) -> None:
+    """If this fails on purpose, the engine gives other numbers for the same settings: raise its revision."""
+    member = replace(PLAIN, **change)  # type: ignore[arg-type]
+    last = train_fleet([member], MAPS, threads=1).members[0].last
+    assert last is not None
+    assert (last.loss, last.penalty) == pytest.approx((loss, penalty), rel=1e-4)
+    assert Cell(member, "mnist", revision=1).key == key, "rows that are stored would not be found"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from .plan import Extent, Points, Room
 if TYPE_CHECKING:
     from .member import Member
 
-OF_MAPS = {"head": "flatten", "kernel": 3, "conv": "channel", "running": False}  # settings that only maps have
+# Settings that only maps have.
+OF_MAPS = {"head": "flatten", "kernel": 3, "conv": "channel", "running": False, "augment": None}
 
 
 class Dense:

@@ -27,11 +27,11 @@ def at(values, i):  # type: ignore[no-untyped-def]
 
 
 @joined
-def step(plan, net, s, points, y, course, state, chosen):  # type: ignore[no-untyped-def]
-    """One step on the chosen points: (loss, penalty), not taken if one of them is not finite."""
+def step(plan, net, s, points, y, course, state, chosen, moves):  # type: ignore[no-untyped-def]
+    """One step on the chosen points, moved as told: (loss, penalty), not taken if one of them is not finite."""
     rate = np.float32(at(course.rate, state[EPOCH]))
     if not (plan.still and state[FRESH]):
-        lay_out(plan, points, chosen, s)
+        lay_out(plan, points, chosen, moves, s)
         pass_forward(plan, net, s, chosen.size, state[STEP], rate)
     weight = at(course.weight, state[STEP])
     if plan.running:
@@ -93,12 +93,14 @@ def run(plan, net, room, points, course, order, state, log, until, signal):  # t
     while state[EPOCH] < until:
         loss, price = 0.0, 0.0
         state[RIGHT] = 0
-        now = order[min(state[EPOCH] - begun, order.shape[0] - 1)]
+        now = order.points[min(state[EPOCH] - begun, order.points.shape[0] - 1)]
+        moves = order.moves[min(state[EPOCH] - begun, order.moves.shape[0] - 1)]
         for first in range(0, now.size, plan.batch):
             if signal[0]:
                 return INTERRUPTED
             chosen = now[first : first + plan.batch]
-            a, b = step(plan, net, room.train, points.x, points.y, course, state, chosen)
+            moved = moves[first : first + plan.batch]
+            a, b = step(plan, net, room.train, points.x, points.y, course, state, chosen, moved)
             fault = fault_of(a, b)
             if fault:
                 return fault

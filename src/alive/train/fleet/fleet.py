@@ -25,7 +25,7 @@ from .start import arenas_of, course_of, order_of, plan_of
 from .update import connect
 
 LOOK = 0.1  # seconds between two looks at how far the workers are
-ORDERS = 2**20  # numbers of shuffled points laid out ahead, so that memory stays bounded
+ORDERS = 2**20  # points whose order and moves are laid out ahead, so that memory stays bounded
 MEMORY = 2**33  # bytes one member may take
 REASONS = {
     BAD_LOSS: "the task loss is not finite",
@@ -130,10 +130,10 @@ class _Crew:
         log = np.zeros((-(-member.epochs // self.record_every), len(COLUMNS)), np.float32)
         state = np.zeros(5, np.int64)
         connect(plan, net)
-        end, block = DONE, max(1, ORDERS // count) if member.shuffle else member.epochs
+        end, block = DONE, max(1, ORDERS // count) if member.shuffle or member.augment else member.epochs
         while end == DONE and state[EPOCH] < member.epochs:
             until = min(int(state[EPOCH]) + block, member.epochs)
-            order = order_of(member, count, int(state[EPOCH]), until)
+            order = order_of(member, self.data, int(state[EPOCH]), until)
             end = run(plan, net, room, points, course, order, state, log, until, signal)
         stopped = None if end == DONE else _advise(member, end, int(state[EPOCH]))
         return self._result(member, log[: state[ROWS]].copy(), stopped, net, shared=member.architecture == "keras_same")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Generator, Tensor, nn
 
-from ....data import Data
+from ....data import Augment, Data
 from ....nn import FITTED, RectangularConv
 from ..architecture import Checks, Follows, Shape, Shapes, batch_of, numbers
 from ..arena import Floats, size_of, weight_shapes
@@ -43,6 +43,10 @@ class Conv:
                 f"architecture 'conv' has no {member.kind.block} block; choose 'dense'",
             ),
             (member.init not in FITTED, f"the start {member.init!r} does not belong to the architecture 'conv'"),
+            (
+                member.augment is None or isinstance(member.augment, Augment),
+                f"augment must be an Augment or None, got {member.augment!r}",
+            ),
             (member.dropout is None, "architecture 'conv' has no dropout; choose 'dense'"),
         ]
 
@@ -66,8 +70,8 @@ class Conv:
         ]
 
     def unread(self, member: Member) -> list[str]:
-        """How a penalty counts positions, where there is none."""
-        return [] if member.kind.axes else ["conv"]
+        """How a penalty counts positions, where there is none; images that stay as they are."""
+        return [*([] if member.kind.axes else ["conv"]), *([] if member.augment else ["augment"])]
 
     def twin(self, member: Member, shape: Shape, outputs: int) -> nn.Module:
         """A convolutional rectangle of alive.nn."""
