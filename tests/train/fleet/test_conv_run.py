@@ -13,7 +13,7 @@ from alive.data import Augment, Data, moons, tensors
 from alive.errors import AliveError
 from alive.experiments import Cell
 from alive.train.engines import ENGINES
-from alive.train.fleet import Member, train_fleet
+from alive.train.fleet import Member, fleet, train_fleet
 from alive.train.fleet.architectures import ARCHITECTURES
 
 
@@ -129,6 +129,35 @@ def test_the_memory_that_is_told_is_what_is_taken() -> None:
     form = member.form
     taken = sum(part.nbytes for part in form.room(member, MAPS).train)
     assert taken <= form.memory(member, MAPS) <= 1.2 * taken
+
+
+def test_the_images_themselves_need_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, points = PLAIN.form.memory(PLAIN, MAPS), 4 * MAPS.train_x.numel()
+    monkeypatch.setattr(fleet, "_free", lambda: float(network + points))
+    train_fleet([replace(PLAIN, epochs=1)], MAPS, threads=1)
+    monkeypatch.setattr(fleet, "_free", lambda: float(network + points - 1))
+    with pytest.raises(AliveError, match=r"networks at once: 1, which need about 0\.0 GiB; 0\.0 are free"):
+        train_fleet([PLAIN], MAPS, threads=1)
+
+
+def test_ctrl_c_need_not_wait_for_an_evaluation() -> None:
+    """The first row of this network takes most of a minute: Ctrl-C comes in the midst of it."""
+    slow = replace(PLAIN, depth=500, width=16, batch_size=1, epochs=1)
+    few = images(points=1)
+    many = tensors(*few.train, test_x=MAPS.train_x.repeat(500, 1, 1, 1), test_y=MAPS.train_y.repeat(500), classes=4)
+    sailed = train_fleet([slow], many, threads=1, progress=Hasty())
+    assert sailed.interrupted
+    assert sailed.members[0].stopped == "interrupted in epoch 0"
+    assert len(sailed.members[0].log) == 0
+
+
+class Hasty(Watcher):
+    """Interrupts once the only step of the first epoch is long done."""
+
+    def update(self, members: int, epochs: int, rate: float) -> None:
+        self.told.append((members, epochs))
+        if len(self.told) > 20:
+            raise KeyboardInterrupt
 
 
 @pytest.mark.contract

@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from alive import Jumpstart
 from alive.data import Augment, Data, tensors
 from alive.nn import INITIALISERS
+from alive.nn.lsuv import TOLERANCE, lsuv_
 from alive.penalties import Schedule
 from alive.train import Settings, train
 from alive.train.fleet import METHODS, Gate, LrSchedule, Member, train_fleet
@@ -51,7 +52,10 @@ def made(method: str = "Sep-UP", **more: object) -> Member:
 
 
 def twin(member: Member, data: Data) -> nn.Module:
-    return member.form.twin(member, tuple(data.train_x.shape[1:]), data.outputs)
+    model = member.form.twin(member, tuple(data.train_x.shape[1:]), data.outputs)
+    if member.init == "lsuv":
+        lsuv_(model, data.train_x, generator=Generator().manual_seed(member.seed), output="output")
+    return model
 
 
 def by_loop(member: Member, data: Data, model: nn.Module) -> Result:
@@ -110,6 +114,17 @@ def test_all_starts(init: str) -> None:
     """
     method = "Sep-U" if init == "deterministic" else "Sep-UP"
     expect_same(made(method, init=init, optimiser="sgd", lr=0.01, balance=0.51))
+
+
+def test_a_start_that_looks_at_the_images() -> None:
+    """Each layer of the network as it starts gives outputs of unit variance, and the run is the loop's from there."""
+    member = made(init="lsuv", optimiser="sgd", lr=1e-30)
+    h = MAPS.train_x
+    for layer in train_fleet([member], MAPS, threads=1).members[0].network().hidden:  # type: ignore[union-attr]
+        z = layer.linear(h)
+        assert abs(z.var() - 1) < TOLERANCE
+        h = torch.relu(z)
+    expect_same(made(init="lsuv", optimiser="sgd", lr=0.01))
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100])

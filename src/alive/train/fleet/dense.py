@@ -65,6 +65,10 @@ class Dense:
                 nn.init.zeros_(part)
         return with_noise(net, member)
 
+    def shown(self, data: Data) -> Tensor:
+        """All points."""
+        return data.pixels(data.train_x).flatten(1)
+
     def plain(self, member: Member, shape: Shape, outputs: int) -> nn.Module:
         """A rectangle of plain layers, which Farkas, concatenated and leaky ones become."""
         width, inputs = self.rows(member), int(np.prod(shape))

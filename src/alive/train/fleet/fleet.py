@@ -25,7 +25,7 @@ from .start import arenas_of, course_of, order_of, plan_of
 from .update import connect
 
 LOOK = 0.1  # seconds between two looks at how far the workers are
-ORDERS = 2**20  # points whose order and moves are laid out ahead, so that memory stays bounded
+ORDERS = 2**16  # points whose order and moves are laid out ahead: a moment's work, during which Ctrl-C waits
 MEMORY = 2**33  # bytes one member may take
 REASONS = {
     BAD_LOSS: "the task loss is not finite",
@@ -179,14 +179,19 @@ def _expect_fit(members: Sequence[Member], data: Data, record_every: int, thread
         who = f"member {number} ({member.depth}x{member.width} {member.method})"
         faults += [(holds, f"{who}: {text}") for holds, text in _misfits(member, data)]
     expect(faults)
-    each = sorted((member.form.memory(member, data) for member in members), reverse=True)
-    needed, there = sum(each[:threads]), _free()
+    needed, there, at_once = _needed(members, data, threads), _free(), min(threads, len(members))
     if needed > there:
         raise AliveError(
-            f"networks at once: {min(threads, len(each))}, which need about {needed / 2**30:.1f} GiB; "
-            f"{there / 2**30:.1f} are free",
+            f"networks at once: {at_once}, which need about {needed / 2**30:.1f} GiB; {there / 2**30:.1f} are free",
             "Ask for fewer threads, a smaller batch_size or depth",
         )
+
+
+def _needed(members: Sequence[Member], data: Data, threads: int) -> int:
+    """Bytes of the largest members that may train at once, and of the points as each architecture reads them."""
+    each = sorted((member.form.memory(member, data) for member in members), reverse=True)
+    points = sum(x.numel() for (x, *_), _ in data.parts)
+    return sum(each[:threads]) + 4 * points * len({member.form for member in members})
 
 
 def _free() -> float:

@@ -131,8 +131,8 @@ def _start(member: Member, data: Data) -> Floats:
     """What is trained, flat."""
     net, block = member.form.twin(member, tuple(data.train_x.shape[1:]), data.outputs), member.kind.block
     if member.init in FITTED:
-        chance = Generator().manual_seed(member.seed)
-        FITTED[member.init](net, data.pixels(data.train_x).flatten(1), generator=chance, output="output")
+        drawn = Generator().manual_seed(member.seed)
+        FITTED[member.init](net, member.form.shown(data), generator=drawn, output="output")
     branches = [torch.full((member.depth - 1,), BRANCHES[block])] if block in BRANCHES else []
     parts = [*kept(member, parts_of(net)), *branches]
     flat: Floats = torch.cat([part.detach().flatten() for part in parts]).float().numpy()

@@ -172,10 +172,12 @@ def dead_images(s, count):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def map_evaluate(plan, net, s, x, y, everyone, measure):  # type: ignore[no-untyped-def]
-    """Images classified correctly (-1: some logit is not finite) and dead images, block by block."""
+def map_evaluate(plan, net, s, x, y, everyone, measure, signal):  # type: ignore[no-untyped-def]
+    """Images classified correctly (-1: some logit is not finite) and dead images, block by block until a stop."""
     hits, dead, depth = 0, ZERO, s.lane_top.shape[0]
     for begun in range(0, y.size, WIDTH):
+        if signal[0]:
+            break
         chosen = everyone[begun : min(begun + WIDTH, y.size)]
         load_images(plan, x, chosen, s.x[0])
         for level in range(depth):
