@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from alive.data import Augment
 from alive.experiments import Cell
 from alive.run import Store, local, next_fleet, run
 from alive.train.fleet import Member
@@ -34,6 +35,17 @@ def cells():
         for method in methods
         for width in (2, 4, 6)
         for seed in range(6)
+    ]
+
+
+def maps():
+    """Enough small convolutions for several fleets, some on images that are moved."""
+    some = Member(2, 3, architecture="conv", epochs=3, batch_size=40, shuffle=True, running=True)
+    return [
+        Cell(replace(some, method=method, seed=seed, augment=augment), "digits", points=200, test_points=50)
+        for method in ("ReLU", "Sep-UP")
+        for augment in (None, Augment(crop=1))
+        for seed in range(10)
     ]
 
 
@@ -94,6 +106,23 @@ def test_killed_again_and_again_it_finishes_and_repeats_nothing(tmp_path, undist
     assert int(out.split()[-1]) == len(cells()) - len(before)
     assert set(before) <= set(stored(path, "key, finished"))
     assert stored(path) == undisturbed
+
+
+def test_convolutions_go_on_from_a_kill_too(tmp_path, tmp_path_factory, begin):
+    path = tmp_path / "s.sqlite"
+    process = begin(CODE.replace("cells", "maps"), path)
+    process.stdout.readline()
+    wait_for_rows(path, process, 0)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    before = stored(path, "key, finished")
+    assert 0 < len(before) < len(maps())
+    with Store(path) as store:
+        assert run(maps(), store, threads=2) == len(maps()) - len(before)
+        assert store.claimed() == set()
+        assert {row.cell.settings["engine"] for row in store.rows(maps())} == {"conv-fleet 1"}
+    assert set(before) <= set(stored(path, "key, finished"))
+    assert stored(path) == stored_by_a_plain_run(maps(), tmp_path_factory)
 
 
 def test_two_processes_share_the_work(tmp_path, undisturbed, start):

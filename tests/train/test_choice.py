@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from alive.data import tensors
+from alive.data import Augment, tensors
 from alive.experiments import Cell
 from alive.train import Net, Settings
 from alive.train.choice import quickest
@@ -28,12 +28,22 @@ THIN = Net(
 
 
 @pytest.mark.twin
-def test_the_fleet_trains_the_very_network_of_the_loop() -> None:
+@pytest.mark.parametrize(
+    "net",
+    [
+        THIN,
+        replace(THIN, training=replace(THIN.training, augment=Augment(crop=2, cutout=3))),
+        replace(THIN, separation=(), options=(("head", "mean"), ("kernel", 1))),
+        replace(THIN, separation=None, method="ReLU+BN", options=(("head", "flatten"), ("batch_norm", True))),
+    ],
+    ids=["Sep-UP", "augmented", "1x1", "norm"],
+)
+def test_the_fleet_trains_the_very_network_of_the_loop(net: Net) -> None:
     x = torch.rand(50, 1, 9, 9, generator=torch.Generator().manual_seed(0))
     data = tensors(x, torch.arange(50) % 5, test_x=x[:9], test_y=torch.arange(9) % 5, classes=5, name="maps")
-    member = quickest(THIN)
+    member = quickest(net)
     assert isinstance(member, Member)
-    ours, theirs = train_fleet([member], data).members[0].curves, train_net(THIN, data).curves
+    ours, theirs = train_fleet([member], data).members[0].curves, train_net(net, data).curves
     for column in ("loss", "penalty", "train_accuracy", "test_accuracy"):
         np.testing.assert_allclose(ours[column], theirs[column], rtol=2e-4, atol=1e-6)
 
@@ -46,6 +56,9 @@ def test_the_fleet_trains_the_very_network_of_the_loop() -> None:
         {"options": (("head", "pool"),)},
         {"separation": (("aggregate", "norm"),)},
         {"separation": (("include_output", True),)},
+        {"separation": (("aggregate", "sumsq"),)},  # has no weight by default, which the loop says
+        {"separation": (), "options": (("head", "flatten"), ("batch_norm", True))},
+        {"options": (("head", "flatten"), ("kernel", 5))},
         {"method": "mine"},
         {"training": replace(THIN.training, weight_decay=0.1)},
         {"separation": None, "method": "ReLU", "gate": ()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +12,18 @@ from torch.nn import functional as F
 from ..errors import AliveError, expect, near
 
 FILLS = ("zero", "mean")
+
+
+class Moves(NamedTuple):
+    """What chance does to each image of a batch: row y and column x of the new one are y + down and x + right of the
+    old one, x counted from the other side where it is mirrored, and zero outside; then a square is blanked.
+    """
+
+    down: Tensor  # [N], from -crop to crop
+    right: Tensor  # [N]
+    mirrored: Tensor  # [N], 0 or 1
+    top: Tensor  # [N] the first row of the square that is blanked, which may lie outside
+    left: Tensor  # [N] its first column
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,43 +61,51 @@ class Augment:
         """Images like x [N, C, H, W], each changed by chance."""
         if x.dim() != 4 or x.numel() == 0:
             raise AliveError(f"Augment expects images [N, C, H, W], got {list(x.shape)}", "Keep the image axes apart")
-        x = self._moved(x, generator)
-        return self._cut(x, generator) if self.cutout else x
+        moves = Moves(*(part.to(x.device) for part in self.draw(len(x), (x.shape[2], x.shape[3]), generator)))
+        x = self._moved(x, moves)
+        return self._cut(x, moves) if self.cutout else x
 
-    def _moved(self, x: Tensor, generator: torch.Generator) -> Tensor:
+    def draw(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Moves:
+        """What becomes of so many images of a height and a width, drawn where the generator lives.
+
+        >>> Augment(crop=1).draw(3, (8, 8), torch.Generator().manual_seed(0)).right.tolist()
+        [-1, 0, -1]
+        """
+        down, right = _whole(2 * self.crop + 1, (2, count), generator) - self.crop
+        none = torch.zeros_like(down)
+        mirrored = _whole(2, (count,), generator) if self.flip else none
+        if not self.cutout:
+            return Moves(down, right, mirrored, none, none)
+        top, left = (_whole(length, (count,), generator) - self.cutout // 2 for length in size)
+        return Moves(down, right, mirrored, top, left)
+
+    def _moved(self, x: Tensor, moves: Moves) -> Tensor:
         """Crop and flip are one gather: each pixel knows the row and column of the padded image it comes from."""
         count, channels, height, width = x.shape
         padded = F.pad(x, (self.crop,) * 4)
-        down, right = _whole(2 * self.crop + 1, (2, count), generator, x.device)
-        rows = torch.arange(height, device=x.device) + down[:, None]
+        rows = torch.arange(height, device=x.device) + moves.down[:, None] + self.crop
         columns = torch.arange(width, device=x.device).expand(count, -1)
-        if self.flip:
-            mirrored = _whole(2, (count,), generator, x.device).bool()
-            columns = torch.where(mirrored[:, None], columns.flip(1), columns)
-        columns = columns + right[:, None]
+        columns = torch.where(moves.mirrored[:, None] > 0, columns.flip(1), columns) + moves.right[:, None] + self.crop
         source = rows[:, :, None] * padded.shape[3] + columns[:, None, :]
         index = source.view(count, 1, -1).expand(-1, channels, -1)
         return padded.flatten(2).gather(2, index).view_as(x)
 
-    def _cut(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Blank a square around a pixel drawn evenly from the image."""
-        count, _, height, width = x.shape
-        middle_row = _whole(height, (count,), generator, x.device)
-        middle_column = _whole(width, (count,), generator, x.device)
-        inside = self._near(middle_row, height)[:, None, :, None] & self._near(middle_column, width)[:, None, None, :]
+    def _cut(self, x: Tensor, moves: Moves) -> Tensor:
+        """Blank the square of each image."""
+        height, width = x.shape[2:]
+        inside = self._within(moves.top, height)[:, None, :, None] & self._within(moves.left, width)[:, None, None, :]
         if self.fill == "zero":
             return x.masked_fill(inside, 0)
         exact = x if x.is_floating_point() else x.float()
         mean = (exact * inside).sum((2, 3), keepdim=True) / inside.sum((2, 3), keepdim=True)
         return torch.where(inside, (mean if x.is_floating_point() else mean.round()).to(x.dtype), x)
 
-    def _near(self, middle: Tensor, size: int) -> Tensor:
-        """Which of `size` places [N, size] lie in the side of the square around each middle."""
-        begin = (middle - self.cutout // 2)[:, None]
-        places = torch.arange(size, device=middle.device)
-        return (places >= begin) & (places < begin + self.cutout)
+    def _within(self, begin: Tensor, size: int) -> Tensor:
+        """Which of `size` places [N, size] lie in the side of the square that begins there."""
+        places = torch.arange(size, device=begin.device)
+        return (places >= begin[:, None]) & (places < begin[:, None] + self.cutout)
 
 
-def _whole(below: int, shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
-    """Whole numbers from 0, drawn where the generator lives."""
-    return torch.randint(below, shape, generator=generator, device=generator.device).to(device)
+def _whole(below: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Whole numbers from 0."""
+    return torch.randint(below, shape, generator=generator, device=generator.device)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from .fleet import Member
-from .fleet.conv.network import CONVS, HEADS, MAX_CHANNELS
+from .fleet.conv.network import CONVS, HEADS, KERNELS, MAX_CHANNELS
 from .fleet.member import AGGREGATES
 from .net import Net
 from .network import Network
 
-OPTIONS = {"head", "init", "batch_norm"}
+OPTIONS = {"head", "init", "batch_norm", "kernel"}
 PENALTY = {"weight", "aggregate", "mode", "conv", "balance"}
 
 
@@ -26,14 +26,15 @@ def quickest(net: Net) -> Network:
         net.network == "rectangle"
         and options.keys() <= OPTIONS
         and options.get("head") in HEADS
+        and options.get("kernel", 3) in KERNELS
         and net.width <= MAX_CHANNELS
         and net.gate is None
         and net.method == method
-        and not (normed and penalty)
+        and not (normed and net.separation is not None)
         and penalty.keys() <= PENALTY
         and penalty.get("aggregate", "meansq") in AGGREGATES
+        and (penalty.get("aggregate", "meansq") == "meansq" or "weight" in penalty)
         and penalty.get("conv", "channel") in CONVS
-        and training.augment is None
         and not training.weight_decay
     )
     if not known:
@@ -57,6 +58,8 @@ def quickest(net: Net) -> Network:
         momentum=training.momentum,
         eps=training.eps,
         head=str(options["head"]),
+        kernel=int(options.get("kernel", 3)),
         conv=str(penalty.get("conv", "channel")),
         running=training.running,
+        augment=training.augment,
     )

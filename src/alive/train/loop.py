@@ -9,7 +9,6 @@ from dataclasses import asdict
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +23,7 @@ from .points import Points, first
 from .ranks import ALONE, Ranks
 from .result import Epoch, Result
 from .saver import Saver, Standing, sole
-from .settings import OPTIMISERS, Settings, groups
+from .settings import OPTIMISERS, Settings, chance, groups
 from .task import CLASSES, POINTS_AT_ONCE, Task, accuracy, logits_of, task_of
 
 DEFAULTS = Settings()
@@ -167,15 +166,15 @@ class _Run:
         count = len(self.points.train_y)
         order = torch.arange(count)
         if self.settings.shuffle:
-            order = torch.randperm(count, generator=_chance(self.settings.seed, epoch))
+            order = torch.randperm(count, generator=chance(self.settings.seed, epoch))
         return torch.split(order, self.settings.batch_size or count)
 
     def _batch(self, numbers: Tensor, place: Standing) -> tuple[Inputs, Tensor]:
         """The points of a step; how images are changed follows from seed, epoch and step."""
         if self.settings.augment is None:
             return self.points.batch(numbers)
-        chance = _chance(self.settings.seed, place.epoch, place.step)
-        return self.points.batch(numbers, change=lambda images: self.settings.augment(images, chance))  # type: ignore[misc]
+        drawn = chance(self.settings.seed, place.epoch, place.step)
+        return self.points.batch(numbers, change=lambda images: self.settings.augment(images, drawn))  # type: ignore[misc]
 
     def _step(self, numbers: Tensor, place: Standing) -> str | None:
         """One step downhill; a loss that is not finite is named and does not touch the weights."""
@@ -256,12 +255,6 @@ def _task(model: nn.Module, data: Data, loss: str | Loss | Task | None, settings
     if settings.running and task.score.name != "accuracy":
         raise AliveError(f"running takes the accuracy of the steps, and the score is {task.score.name}", "Leave it out")
     return task, data
-
-
-def _chance(*numbers: int) -> torch.Generator:
-    """Randomness that follows from seed and place alone."""
-    seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
-    return torch.Generator().manual_seed(seed)
 
 
 def _expect_slope(loss: Tensor, name: str) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn, optim
+import numpy as np
+from torch import Generator, nn, optim
 
 from ..data import Augment
 from ..errors import expect, near
@@ -26,6 +27,12 @@ def real(value: object) -> bool:
 def reals(record: dict[str, Any], *names: str) -> dict[str, float]:
     """Whole numbers among these as reals, so that 1 and 1.0 are one setting."""
     return {name: float(record[name]) for name in names if isinstance(record.get(name), int)}
+
+
+def chance(*numbers: int) -> Generator:
+    """Randomness that follows from seed and place alone: (seed, epoch), and of one step (seed, epoch, step)."""
+    seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+    return Generator().manual_seed(seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+import random
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,9 +12,12 @@ import torch
 from torch import Generator, Tensor, nn
 
 from alive import Jumpstart
-from alive.data import Data, tensors
+from alive.data import Augment, Data, tensors
+from alive.nn import INITIALISERS
+from alive.nn.lsuv import TOLERANCE, lsuv_
+from alive.penalties import Schedule
 from alive.train import Settings, train
-from alive.train.fleet import METHODS, Gate, Member, train_fleet
+from alive.train.fleet import METHODS, Gate, LrSchedule, Member, train_fleet
 from alive.train.result import Result
 from alive.train.task import logits_of, task_loss
 
@@ -47,11 +52,14 @@ def made(method: str = "Sep-UP", **more: object) -> Member:
 
 
 def twin(member: Member, data: Data) -> nn.Module:
-    return member.form.twin(member, tuple(data.train_x.shape[1:]), data.outputs)
+    model = member.form.twin(member, tuple(data.train_x.shape[1:]), data.outputs)
+    if member.init == "lsuv":
+        lsuv_(model, data.train_x, generator=Generator().manual_seed(member.seed), output="output")
+    return model
 
 
 def by_loop(member: Member, data: Data, model: nn.Module) -> Result:
-    shared = ("epochs", "batch_size", "shuffle", "optimiser", "lr", "momentum", "eps", "seed", "schedule", "running")
+    shared = {each.name for each in fields(Settings)} & {each.name for each in fields(member)}
     settings = Settings(**{name: getattr(member, name) for name in shared}, channels_last=True)
     axes = member.kind.axes
     rule = {"mode": axes, "balance": member.balance, "conv": member.conv, "aggregate": member.aggregate}
@@ -98,10 +106,25 @@ def test_adam(method: str) -> None:
     expect_same(made(method), atol=1e-3)
 
 
-@pytest.mark.parametrize("init", ["glorot", "kaiming", "torch", "mirrored", "zeros"])
+@pytest.mark.parametrize("init", INITIALISERS.own)
 def test_all_starts(init: str) -> None:
-    """From zero every pre-activation is tied with every other: the gradient must be split as torch does."""
-    expect_same(made(init=init, optimiser="sgd", lr=0.01, balance=0.51))
+    """From zero every pre-activation is tied with every other: the gradient must be split as torch does.
+
+    The deterministic start makes channels that are copies, and rounding decides which is the extreme of a point.
+    """
+    method = "Sep-U" if init == "deterministic" else "Sep-UP"
+    expect_same(made(method, init=init, optimiser="sgd", lr=0.01, balance=0.51))
+
+
+def test_a_start_that_looks_at_the_images() -> None:
+    """Each layer of the network as it starts gives outputs of unit variance, and the run is the loop's from there."""
+    member = made(init="lsuv", optimiser="sgd", lr=1e-30)
+    h = MAPS.train_x
+    for layer in train_fleet([member], MAPS, threads=1).members[0].network().hidden:  # type: ignore[union-attr]
+        z = layer.linear(h)
+        assert abs(z.var() - 1) < TOLERANCE
+        h = torch.relu(z)
+    expect_same(made(init="lsuv", optimiser="sgd", lr=0.01))
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100])
@@ -143,10 +166,10 @@ def test_accuracy_of_the_steps_themselves() -> None:
 class Skipping(nn.Module):
     """u_l = conv(relu(norm(u_{l−1}))) + b + (1 − α_l) u_{l−1}, in plain torch."""
 
-    def __init__(self, plain: nn.Module) -> None:
+    def __init__(self, plain: nn.Module, member: Member) -> None:
         super().__init__()
-        self.plain = plain
-        self.alpha = [torch.zeros(4, 1, 1, requires_grad=True) for _ in plain.hidden]  # type: ignore[union-attr]
+        self.plain, self.mean = plain, member.head == "mean"
+        self.alpha = [torch.zeros(member.width, 1, 1, requires_grad=True) for _ in range(member.depth)]
 
     def forward(self, x: Tensor) -> Tensor:
         u: Tensor | None = None
@@ -154,37 +177,90 @@ class Skipping(nn.Module):
             fresh = layer.linear(x)
             u = fresh if u is None else fresh + (1 - alpha) * u
             x = torch.relu(layer.norm(u) if hasattr(layer, "norm") else u)
-        return self.plain.output(x.flatten(1))  # type: ignore[no-any-return,operator]
+        return self.plain.output(x.mean((2, 3)) if self.mean else x.flatten(1))  # type: ignore[no-any-return,operator]
 
 
 @pytest.mark.parametrize("method", ["Residual", "Residual+BN", "VAN", "VAN+BN"])
-def test_skips(method: str) -> None:
-    member = made(
-        method, batch_size=None, shuffle=False, epochs=STEPS, optimiser="sgd", lr=0.01, gate=Gate(eta=0.02, ratio=0.5)
-    )
-    model = Skipping(twin(member, MAPS))
+@pytest.mark.parametrize(
+    ("change", "data"),
+    [
+        ({}, MAPS),
+        ({"width": 5, "head": "mean", "kernel": 1, "batch_size": 17}, images(channels=3, side=11, points=35)),
+        ({"depth": 1, "width": 1, "batch_size": 32}, images(classes=2, side=8)),
+        ({"depth": 2, "width": 32, "batch_size": 39}, images(classes=100, side=8)),
+    ],
+    ids=["plain", "mean", "lone", "wide"],
+)
+def test_skips(method: str, change: dict[str, object], data: Data) -> None:
+    member = made(method, batch_size=None, shuffle=False, optimiser="sgd", lr=0.01, gate=Gate(eta=0.02, ratio=0.5))
+    member = replace(member, **change)  # type: ignore[arg-type]
+    model = Skipping(twin(member, data), member)
     steps = torch.optim.SGD(model.parameters(), lr=member.lr, momentum=member.momentum)
     alphas = model.alpha[1:] if method.startswith("VAN") else []
     forces, losses = [torch.full_like(alpha, member.gate.start) for alpha in alphas], []
     for _ in range(member.epochs):
-        steps.zero_grad()
-        loss = task_loss(model(MAPS.train_x), MAPS.train_y)
-        loss.backward()
-        losses.append(loss.item())
-        steps.step()
-        with torch.no_grad():
-            for alpha, force in zip(alphas, forces, strict=True):
-                alpha.copy_((alpha - member.gate.eta * (alpha.grad + force)).clip(0, 1))  # type: ignore[operator]
-                force += member.gate.ratio * member.gate.eta * (alpha - 1)
-                alpha.grad = None
-    ours = train_fleet([member], MAPS, threads=1).members[0]
+        losses.append(0.0)
+        for x, y in zip(*(part.split(member.batch_size or len(part)) for part in data.train), strict=True):
+            steps.zero_grad()
+            loss = task_loss(model(x), y)
+            loss.backward()
+            losses[-1] += loss.item() * len(y) / len(data.train_y)
+            steps.step()
+            with torch.no_grad():
+                for alpha, force in zip(alphas, forces, strict=True):
+                    alpha.copy_((alpha - member.gate.eta * (alpha.grad + force)).clip(0, 1))  # type: ignore[operator]
+                    force += member.gate.ratio * member.gate.eta * (alpha - 1)
+                    alpha.grad = None
+    ours = train_fleet([member], data, threads=1).members[0]
     np.testing.assert_allclose(ours.column("loss"), losses, rtol=3e-4)
     if alphas:
         got = np.stack([alpha.detach().numpy().ravel() for alpha in alphas])
         np.testing.assert_allclose(ours.alpha[1:], got, rtol=1e-3, atol=1e-5)
         assert (ours.alpha[1:] > 0).all()
-    right = (logits_of(model, MAPS.train_x)[0].argmax(1) == MAPS.train_y).sum()
+    logits = logits_of(model, data.train_x)[0]
+    right = ((logits[:, 0] > 0 if logits.shape[1] == 1 else logits.argmax(1)) == data.train_y).sum()
     assert abs(float(ours.column("train_right")[-1]) - float(right)) < 1.5
+
+
+BATCHES = (None, 1, 5, 15, 16, 17, 20, 32)  # of 33 points: whole blocks or not, a last batch of one
+SIDES, WIDTHS = (8, 9, 13, 16, 31, 32), (1, 2, 3, 5, 6, 7, 9, 16, 31, 32)
+DRAWN = ("glorot", "kaiming", "torch", "mirrored", "looks-linear", "orthogonal")  # no two channels are alike
+
+
+def drawn(chance: random.Random) -> tuple[Member, Data]:
+    """A network of all that a member may be, and images for it."""
+    pick, width = chance.choice, chance.choice(WIDTHS)
+    settings = {
+        "depth": pick((1, 2, 4)),
+        "width": width,
+        "method": pick(("ReLU", "ReLU+BN", *SEPARATIONS)),
+        "init": pick(DRAWN[:3] if width == 1 else DRAWN),
+        "head": pick(("flatten", "mean")),
+        "kernel": pick((1, 3)),
+        "conv": pick(("channel", "position")),
+        "batch_size": pick(BATCHES),
+        "shuffle": pick((True, False)),
+        "running": pick((True, False)),
+        "aggregate": pick(("sumsq", "sum", "meansq")),
+        "balance": pick((0.0, 0.3, 0.5, 1.0)),
+        "weight": pick((0.0, 1e-3, Schedule(1e-3, 0.0, shape="linear"))),
+        "optimiser": pick(("adam", "sgd")),
+        "momentum": pick((0.0, 0.9)),
+        "schedule": pick((LrSchedule(), LrSchedule("cosine"), LrSchedule("step", (1, 2), 0.5))),
+        "augment": pick((None, Augment(crop=2), Augment(cutout=3))),
+    }
+    if settings["conv"] == "position" and settings["batch_size"] == 1:
+        settings["batch_size"] = 2  # which is refused for units
+    steps = math.ceil(33 / (settings["batch_size"] or 33))
+    member = replace(made(lr=1e-3, epochs=max(2, STEPS // steps)), **settings)
+    side = pick(SIDES if width <= 9 else SIDES[:2])
+    return member, images(pick((2, 10, 100)), side, pick((1, 3)), points=33)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_networks_of_any_kind(seed: int) -> None:
+    member, data = drawn(random.Random(seed))
+    expect_same(member, data, atol=2e-3 if member.optimiser == "adam" else 5e-5)
 
 
 def test_health_is_what_a_brute_force_count_finds() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from ...data import Data
 from .arena import Floats
@@ -45,6 +45,9 @@ class Architecture(Protocol):
 
     def twin(self, member: Member, shape: Shape, outputs: int) -> nn.Module:
         """The torch network that a member starts as, its weights in the order of `start.parts_of`."""
+
+    def shown(self, data: Data) -> Tensor:
+        """The points that a start which looks at data is shown."""
 
     def shapes(self, member: Member, shape: Shape, outputs: int) -> Shapes:
         """Of its connections."""

@@ -17,7 +17,8 @@ from .plan import Extent, Points, Room
 if TYPE_CHECKING:
     from .member import Member
 
-OF_MAPS = {"head": "flatten", "kernel": 3, "conv": "channel", "running": False}  # settings that only maps have
+# Settings that only maps have.
+OF_MAPS = {"head": "flatten", "kernel": 3, "conv": "channel", "running": False, "augment": None}
 
 
 class Dense:
@@ -63,6 +64,10 @@ class Dense:
             for part in (*net.hidden[1:].parameters(), *net.output.parameters()):
                 nn.init.zeros_(part)
         return with_noise(net, member)
+
+    def shown(self, data: Data) -> Tensor:
+        """All points."""
+        return data.pixels(data.train_x).flatten(1)
 
     def plain(self, member: Member, shape: Shape, outputs: int) -> nn.Module:
         """A rectangle of plain layers, which Farkas, concatenated and leaky ones become."""

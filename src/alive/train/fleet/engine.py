@@ -27,11 +27,11 @@ def at(values, i):  # type: ignore[no-untyped-def]
 
 
 @joined
-def step(plan, net, s, points, y, course, state, chosen):  # type: ignore[no-untyped-def]
-    """One step on the chosen points: (loss, penalty), not taken if one of them is not finite."""
+def step(plan, net, s, points, y, course, state, chosen, moves):  # type: ignore[no-untyped-def]
+    """One step on the chosen points, moved as told: (loss, penalty), not taken if one of them is not finite."""
     rate = np.float32(at(course.rate, state[EPOCH]))
     if not (plan.still and state[FRESH]):
-        lay_out(plan, points, chosen, s)
+        lay_out(plan, points, chosen, moves, s)
         pass_forward(plan, net, s, chosen.size, state[STEP], rate)
     weight = at(course.weight, state[STEP])
     if plan.running:
@@ -53,8 +53,8 @@ def step(plan, net, s, points, y, course, state, chosen):  # type: ignore[no-unt
 
 
 @joined
-def write_row(plan, net, room, points, seen, row):  # type: ignore[no-untyped-def]
-    """Measure the network as it now is; False if a logit is not finite. Training points last: their traces serve on.
+def write_row(plan, net, room, points, seen, signal, row):  # type: ignore[no-untyped-def]
+    """Measure the network as it now is; what was amiss, if anything. Training points last: their traces serve on.
 
     `seen` is how many points the steps named right, where that is the training accuracy.
     """
@@ -63,9 +63,11 @@ def write_row(plan, net, room, points, seen, row):  # type: ignore[no-untyped-de
         x, y = (points.x, points.y) if part else (points.test_x, points.test_y)
         if part and plan.running:
             y = y[:HEALTH_POINTS]
-        hits, dead = evaluate(plan, net, s, x, y, points.everyone, part == 1)
+        hits, dead = evaluate(plan, net, s, x, y, points.everyone, part == 1, signal)
+        if signal[0]:
+            return INTERRUPTED
         if hits < 0:
-            return False
+            return BAD_LOGITS
         row[4 - part], row[7] = hits, dead
     if plan.running:
         row[3] = seen
@@ -75,7 +77,7 @@ def write_row(plan, net, room, points, seen, row):  # type: ignore[no-untyped-de
             off += net.top[level, c] <= ZERO
             on += net.bottom[level, c] > ZERO
     row[5], row[6] = off, on
-    return True
+    return DONE
 
 
 @joined
@@ -93,12 +95,14 @@ def run(plan, net, room, points, course, order, state, log, until, signal):  # t
     while state[EPOCH] < until:
         loss, price = 0.0, 0.0
         state[RIGHT] = 0
-        now = order[min(state[EPOCH] - begun, order.shape[0] - 1)]
+        now = order.points[min(state[EPOCH] - begun, order.points.shape[0] - 1)]
+        moves = order.moves[min(state[EPOCH] - begun, order.moves.shape[0] - 1)]
         for first in range(0, now.size, plan.batch):
             if signal[0]:
                 return INTERRUPTED
             chosen = now[first : first + plan.batch]
-            a, b = step(plan, net, room.train, points.x, points.y, course, state, chosen)
+            moved = moves[first : first + plan.batch]
+            a, b = step(plan, net, room.train, points.x, points.y, course, state, chosen, moved)
             fault = fault_of(a, b)
             if fault:
                 return fault
@@ -108,8 +112,9 @@ def run(plan, net, room, points, course, order, state, log, until, signal):  # t
         if (epoch + 1) % plan.record_every == 0 or epoch + 1 == plan.epochs:
             row = log[state[ROWS]]
             row[0], row[1], row[2] = epoch, loss, price
-            if not write_row(plan, net, room, points, state[RIGHT], row):
-                return BAD_LOGITS
+            fault = write_row(plan, net, room, points, state[RIGHT], signal, row)
+            if fault:
+                return fault
             state[ROWS] += 1
             state[FRESH] = 1
         state[EPOCH] += 1

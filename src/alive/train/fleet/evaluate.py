@@ -48,10 +48,12 @@ def dead_points(s):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def evaluate_rows(plan, net, s, x, y, everyone, measure):  # type: ignore[no-untyped-def]
-    """Points classified correctly (-1: some logit is not finite) and dead points, batch by batch."""
+def evaluate_rows(plan, net, s, x, y, everyone, measure, signal):  # type: ignore[no-untyped-def]
+    """Points classified correctly (-1: some logit is not finite) and dead points, batch by batch until a stop."""
     hits, dead, size = 0, ZERO, min(s.x.shape[1], plan.batch)
     for begun in range(0, y.size, size):
+        if signal[0]:
+            break
         chosen = everyone[begun : min(begun + size, y.size)]
         load_points(plan, x, chosen, s)
         forward(plan, net, s, chosen.size, NO, measure, np.int64(0), ZERO)

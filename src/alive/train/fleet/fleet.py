@@ -25,7 +25,7 @@ from .start import arenas_of, course_of, order_of, plan_of
 from .update import connect
 
 LOOK = 0.1  # seconds between two looks at how far the workers are
-ORDERS = 2**20  # numbers of shuffled points laid out ahead, so that memory stays bounded
+ORDERS = 2**16  # points whose order and moves are laid out ahead: a moment's work, during which Ctrl-C waits
 MEMORY = 2**33  # bytes one member may take
 REASONS = {
     BAD_LOSS: "the task loss is not finite",
@@ -130,10 +130,10 @@ class _Crew:
         log = np.zeros((-(-member.epochs // self.record_every), len(COLUMNS)), np.float32)
         state = np.zeros(5, np.int64)
         connect(plan, net)
-        end, block = DONE, max(1, ORDERS // count) if member.shuffle else member.epochs
+        end, block = DONE, max(1, ORDERS // count) if member.shuffle or member.augment else member.epochs
         while end == DONE and state[EPOCH] < member.epochs:
             until = min(int(state[EPOCH]) + block, member.epochs)
-            order = order_of(member, count, int(state[EPOCH]), until)
+            order = order_of(member, self.data, int(state[EPOCH]), until)
             end = run(plan, net, room, points, course, order, state, log, until, signal)
         stopped = None if end == DONE else _advise(member, end, int(state[EPOCH]))
         return self._result(member, log[: state[ROWS]].copy(), stopped, net, shared=member.architecture == "keras_same")
@@ -179,14 +179,19 @@ def _expect_fit(members: Sequence[Member], data: Data, record_every: int, thread
         who = f"member {number} ({member.depth}x{member.width} {member.method})"
         faults += [(holds, f"{who}: {text}") for holds, text in _misfits(member, data)]
     expect(faults)
-    each = sorted((member.form.memory(member, data) for member in members), reverse=True)
-    needed, there = sum(each[:threads]), _free()
+    needed, there, at_once = _needed(members, data, threads), _free(), min(threads, len(members))
     if needed > there:
         raise AliveError(
-            f"networks at once: {min(threads, len(each))}, which need about {needed / 2**30:.1f} GiB; "
-            f"{there / 2**30:.1f} are free",
+            f"networks at once: {at_once}, which need about {needed / 2**30:.1f} GiB; {there / 2**30:.1f} are free",
             "Ask for fewer threads, a smaller batch_size or depth",
         )
+
+
+def _needed(members: Sequence[Member], data: Data, threads: int) -> int:
+    """Bytes of the largest members that may train at once, and of the points as each architecture reads them."""
+    each = sorted((member.form.memory(member, data) for member in members), reverse=True)
+    points = sum(x.numel() for (x, *_), _ in data.parts)
+    return sum(each[:threads]) + 4 * points * len({member.form for member in members})
 
 
 def _free() -> float:

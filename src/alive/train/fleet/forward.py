@@ -22,6 +22,12 @@ def load_points(plan, x, points, s):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def load_rows(plan, x, points, moves, s):  # type: ignore[no-untyped-def]
+    """The same in training; `moves` are for images, which rows are not."""
+    load_points(plan, x, points, s)
+
+
+@kernel
 def relu(z, h):  # type: ignore[no-untyped-def]
     """h = max(z, 0); NaN stays NaN, so that the loss will see it."""
     zero = full(0)

@@ -10,9 +10,10 @@ from ...functional.keeping import OPTIONS
 from .backward import backward
 from .conv.arena import Maps
 from .conv.backward import map_backward
-from .conv.forward import load_batch, map_evaluate, map_forward
+from .conv.forward import map_evaluate, map_forward
+from .conv.images import load_batch
 from .evaluate import evaluate_rows, training_pass
-from .forward import load_points
+from .forward import load_rows
 
 
 def _by_layout(rows: Any, maps: Any, which: int) -> Any:
@@ -29,7 +30,7 @@ def _by_layout(rows: Any, maps: Any, which: int) -> Any:
     return chosen
 
 
-lay_out = _by_layout(load_points, load_batch, which=3)
+lay_out = _by_layout(load_rows, load_batch, which=4)
 pass_forward = _by_layout(training_pass, map_forward, which=2)
 pass_back = _by_layout(backward, map_backward, which=2)
 evaluate = _by_layout(evaluate_rows, map_evaluate, which=2)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
+from ...data import Augment
 from ...errors import expect, near
 from ...nn import FITTED, INITIALISERS
 from ...nn.init import PAIRED
@@ -106,6 +107,7 @@ class Member:
     head          of "conv": "flatten", all positions to the output, or "mean" over them
     kernel        of "conv": 3 or 1
     conv          of a Sep method of "conv": whether a unit is a "channel", or a channel at a "position"
+    augment       of "conv": how the images of each step are changed by chance
     running       of "conv": training accuracy is that of the steps themselves, and health that of 1000 points
     seed          of the start, of the order of mini-batches and of the dropout masks
     noise         of the initialiser "mirrored"; None is its default
@@ -144,6 +146,7 @@ class Member:
     kernel: int = 3
     conv: str = "channel"
     running: bool = False
+    augment: Augment | None = None
 
     def __post_init__(self) -> None:
         if self.weight is None:

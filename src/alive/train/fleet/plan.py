@@ -71,6 +71,8 @@ class Plan(NamedTuple):
     ratio: np.float32
     task: bool  # whether the task's gradient counts
     running: bool  # training accuracy is that of the steps, not of the network after them
+    cutout: int  # side of the square that is blanked in each image, 0 for none
+    mean_fill: bool  # with its own mean, not with zero
     still: bool  # a training pass equals an evaluation: whole batches in order, no norm, no dropout
     seed: np.uint64
 
@@ -103,6 +105,13 @@ class Points(NamedTuple):
     test_x: Floats
     test_y: NDArray[np.int32]
     everyone: NDArray[np.int64]  # 0, 1, 2 ... as many as the larger set has
+
+
+class Order(NamedTuple):
+    """In which order some epochs show the points, and how they move images. The last entry holds from there on."""
+
+    points: NDArray[np.int64]  # [epochs, N], their numbers
+    moves: NDArray[np.int32]  # [epochs, N, 5] see data.augment.Moves, in the order shown; N is 0 without
 
 
 class Course(NamedTuple):

@@ -9,15 +9,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from ...data import Data
+from ...data import Augment, Data
+from ...data.augment import Moves
 from ...nn import FITTED, AnnealedDropout
 from ...penalties import Schedule
 from ...penalties.multipliers import KI, KP, NU, TOL, TOP, WEIGHT
+from ..settings import chance
 from .architecture import Follows, batch_of
 from .arena import Floats, Gates, Norm, Prices, size_of, views
 from .doubled import kept
 from .member import Member
-from .plan import FARKAS, NO_SKIP, SCALED, SHARED, SKIP, UNTIED, VAN, Arenas, Course, Plan, Rule
+from .plan import FARKAS, NO_SKIP, SCALED, SHARED, SKIP, UNTIED, VAN, Arenas, Course, Order, Plan, Rule
 
 RULE = Rule(KI, KP, NU, TOL, TOP)
 SKIPS = {"residual": SKIP, "van": VAN, "rezero": SKIP, "fixup": SKIP}
@@ -59,6 +61,8 @@ def plan_of(member: Member, data: Data, record_every: int, net: Arenas) -> Plan:
         ratio=np.float32(member.gate.ratio),
         task=member.task,
         running=member.running,
+        cutout=0 if member.augment is None else member.augment.cutout,
+        mean_fill=member.augment is not None and member.augment.fill == "mean",
         still=whole and extent.side == 1 and not kind.batch_norm and member.dropout is None,
         seed=np.uint64(member.seed),
     )
@@ -127,8 +131,8 @@ def _start(member: Member, data: Data) -> Floats:
     """What is trained, flat."""
     net, block = member.form.twin(member, tuple(data.train_x.shape[1:]), data.outputs), member.kind.block
     if member.init in FITTED:
-        chance = Generator().manual_seed(member.seed)
-        FITTED[member.init](net, data.pixels(data.train_x).flatten(1), generator=chance, output="output")
+        drawn = Generator().manual_seed(member.seed)
+        FITTED[member.init](net, member.form.shown(data), generator=drawn, output="output")
     branches = [torch.full((member.depth - 1,), BRANCHES[block])] if block in BRANCHES else []
     parts = [*kept(member, parts_of(net)), *branches]
     flat: Floats = torch.cat([part.detach().flatten() for part in parts]).float().numpy()
@@ -160,12 +164,22 @@ def parts_of(net: nn.Module) -> list[Tensor]:
     ]
 
 
-def order_of(member: Member, points: int, first: int, last: int) -> NDArray[np.int64]:
-    """The order of the points in some epochs, by the rule of train.loop: it follows from seed and epoch alone."""
-    if not member.shuffle:
-        return np.arange(points)[None]
-    rows = []
-    for epoch in range(first, last):
-        seed = int(np.random.SeedSequence((member.seed, epoch)).generate_state(1, np.uint64)[0] >> 1)
-        rows.append(torch.randperm(points, generator=Generator().manual_seed(seed)).numpy())
-    return np.stack(rows)
+def order_of(member: Member, data: Data, first: int, last: int) -> Order:
+    """What the epochs from `first` to `last` show, by the rules of train.loop: it follows from seed and epoch alone."""
+    count = len(data.train_y)
+    points = [torch.arange(count)]
+    if member.shuffle:
+        points = [torch.randperm(count, generator=chance(member.seed, epoch)) for epoch in range(first, last)]
+    moves = [torch.zeros(0, len(Moves._fields))]
+    if member.augment is not None:
+        moves = [_moves(member, member.augment, data, epoch) for epoch in range(first, last)]
+    return Order(torch.stack(points).numpy(), torch.stack(moves).int().numpy())
+
+
+def _moves(member: Member, augment: Augment, data: Data, epoch: int) -> Tensor:
+    """How the images of one epoch are moved, step by step [N, 5]."""
+    count = len(data.train_y)
+    height, width = data.train_x.shape[2:]
+    parts = torch.arange(count).split(batch_of(member, count))
+    drawn = [augment.draw(len(part), (height, width), chance(member.seed, epoch, i)) for i, part in enumerate(parts)]
+    return torch.cat([torch.stack(each, dim=1) for each in drawn])

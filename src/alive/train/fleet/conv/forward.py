@@ -9,6 +9,7 @@ from ..lanes import WIDTH, entry, fma, full, largest, least, load, most, smalles
 from ..norm import EPS
 from ..task import right
 from .head import head, head_of_block
+from .images import load_images
 from .norm import normalise
 from .products import KEEP, MEASURE, RELU, convolve
 from .slacks import map_ends
@@ -16,31 +17,6 @@ from .slacks import map_ends
 ZERO, ONE = np.float32(0), np.float32(1)
 INF = np.float32(np.inf)
 NO = np.bool_(False)
-
-
-@kernel
-def load_images(plan, x, chosen, first, maps):  # type: ignore[no-untyped-def]
-    """Lay sixteen of the chosen images, from `first` on, into maps [channel, M]; the last one over the padding too."""
-    reach = plan.taps // 2
-    pitch = plan.side + 2 * reach
-    for lane in range(WIDTH):
-        image = x[chosen[min(first + lane, chosen.size - 1)]]
-        for c in range(maps.shape[0]):
-            row = maps[c]
-            for y in range(plan.side):
-                start = (c * plan.side + y) * plan.side
-                at = ((y + reach) * pitch + reach) * WIDTH + lane
-                for i in range(plan.side):
-                    row[at + i * WIDTH] = image[start + i]
-
-
-@kernel
-def load_batch(plan, x, chosen, s):  # type: ignore[no-untyped-def]
-    """Lay the chosen images into s.x."""
-    for first in range(0, chosen.size, WIDTH):
-        load_images(plan, x, chosen, first, s.x[first // WIDTH])
-    for n in range(s.real.shape[1]):
-        s.real[0, n] = np.float32(n < chosen.size)
 
 
 @kernel
@@ -196,12 +172,14 @@ def dead_images(s, count):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def map_evaluate(plan, net, s, x, y, everyone, measure):  # type: ignore[no-untyped-def]
-    """Images classified correctly (-1: some logit is not finite) and dead images, block by block."""
+def map_evaluate(plan, net, s, x, y, everyone, measure, signal):  # type: ignore[no-untyped-def]
+    """Images classified correctly (-1: some logit is not finite) and dead images, block by block until a stop."""
     hits, dead, depth = 0, ZERO, s.lane_top.shape[0]
     for begun in range(0, y.size, WIDTH):
+        if signal[0]:
+            break
         chosen = everyone[begun : min(begun + WIDTH, y.size)]
-        load_images(plan, x, chosen, 0, s.x[0])
+        load_images(plan, x, chosen, s.x[0])
         for level in range(depth):
             evaluated_layer(plan, net, s, level, measure)
         head_of_block(plan, net.w, s.h[(depth - 1) & 1, 0], s.few, s.answer, 0)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Generator, Tensor, nn
 
-from ....data import Data
-from ....nn import FITTED, RectangularConv
+from ....data import Augment, Data
+from ....nn import RectangularConv
 from ..architecture import Checks, Follows, Shape, Shapes, batch_of, numbers
 from ..arena import Floats, size_of, weight_shapes
-from ..dense import with_noise
+from ..dense import drawn_by, with_noise
 from ..native import ready
 from ..plan import Extent, Points, Room
 from .arena import Sizes, memory, room
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MAX_CHANNELS = 32  # beyond, torch's own convolutions are the better tool
 SIDES = (8, 32)  # the smallest and the largest map
 KERNELS, HEADS, CONVS = (1, 3), ("flatten", "mean"), ("channel", "position")
+SHOWN = 1000  # images that a start which looks at data is shown
 FLOPS = 5e10  # a second of one core, about
 SIDE, POINTS = 28, 60_000  # of a data set that is not told, for the cost
 
@@ -42,7 +43,10 @@ class Conv:
                 member.kind.block in ("plain", "residual", "van"),
                 f"architecture 'conv' has no {member.kind.block} block; choose 'dense'",
             ),
-            (member.init not in FITTED, f"the start {member.init!r} does not belong to the architecture 'conv'"),
+            (
+                member.augment is None or isinstance(member.augment, Augment),
+                f"augment must be an Augment or None, got {member.augment!r}",
+            ),
             (member.dropout is None, "architecture 'conv' has no dropout; choose 'dense'"),
         ]
 
@@ -66,8 +70,8 @@ class Conv:
         ]
 
     def unread(self, member: Member) -> list[str]:
-        """How a penalty counts positions, where there is none."""
-        return [] if member.kind.axes else ["conv"]
+        """How a penalty counts positions, where there is none; images that stay as they are."""
+        return [*([] if member.kind.axes else ["conv"]), *([] if member.augment else ["augment"])]
 
     def twin(self, member: Member, shape: Shape, outputs: int) -> nn.Module:
         """A convolutional rectangle of alive.nn."""
@@ -81,10 +85,14 @@ class Conv:
             head=member.head,  # type: ignore[arg-type]
             size=(side, side) if member.head == "flatten" else None,
             kernel=member.kernel,
-            init=member.init,
+            init=drawn_by(member),
             generator=Generator().manual_seed(member.seed),
         )
         return with_noise(net, member)
+
+    def shown(self, data: Data) -> Tensor:
+        """The first images: torch keeps maps of all of them at once."""
+        return data.pixels(data.train_x[:SHOWN])
 
     def shapes(self, member: Member, shape: Shape, outputs: int) -> Shapes:
         """Kernels as torch lays them out: [out, in · taps²]."""
