@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -84,8 +85,13 @@ def test_wandb_offline(tmp_path):
     wandb = pytest.importorskip("wandb")
     sink = WandbSink(project="alive", mode="offline", dir=str(tmp_path), settings=wandb.Settings(silent=True))
     log(sink)
-    kept = next(tmp_path.rglob("*.wandb")).read_bytes()  # what `wandb sync` would send
-    assert all(text in kept for text in (b"alive/dead_units", b"loss", b"0.5", b"0.25"))
+    wanted = (b"alive/dead_units", b"loss", b"0.5", b"0.25")
+    file = next(tmp_path.rglob("*.wandb"))  # what `wandb sync` would send
+    for _ in range(300):  # finish() returns before the service of wandb, a process of its own, has written all
+        if all(text in file.read_bytes() for text in wanted):
+            break
+        time.sleep(0.1)
+    assert all(text in file.read_bytes() for text in wanted)
 
 
 def test_trackio(tmp_path, monkeypatch):

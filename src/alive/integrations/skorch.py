@@ -61,6 +61,11 @@ class AliveCallback(Callback):  # type: ignore[misc]
         if hasattr(self, "_running"):
             self._running.progress(net)
 
+    def on_batch_begin(self, net: NeuralNet, batch: Any = None, training: bool = False, **kwargs: Any) -> None:
+        """Only what runs from here on is part of the step."""
+        if training and hasattr(self, "_running"):
+            self._running.attachment.forget()
+
     def on_batch_end(self, net: NeuralNet, batch: Any = None, training: bool = False, **kwargs: Any) -> None:
         """Note the penalty, and the state in place of that of the batch before."""
         if training and hasattr(self, "_running"):
