@@ -128,8 +128,10 @@ def source_of(model: str, data: str | None) -> tuple[str, tuple[str, ...]]:
 def _chosen(typed: Typed, found: Any, network: nn.Module) -> tuple[Form, str]:
     """The points asked for, in batches as asked for, and in words which they are if not all."""
     form, sample = read(found, network, typed.point_axis), ""
-    if typed.batch_size is not None:
-        form = resized(form, typed.batch_size)
+    own = network.batch_size if isinstance(network, OnnxNetwork) else None  # many files take one point at a time
+    size = typed.batch_size or own
+    if size is not None:
+        form = resized(form, size)
     if typed.points is not None:
         form, sample = batches.sample(form, network, typed.points, typed.seed, typed.point_axis)
     return form, sample
