@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
+import operator
 import re
+from functools import reduce
 
 import pytest
 import torch
@@ -224,6 +227,26 @@ def test_other_files_are_refused_in_one_line(alive, tmp_path, content, said):
     if content is not None:
         with pytest.raises(AliveError, match="no history"):
             library.watch(network(), X, path=tmp_path / "w.json")
+
+
+def test_damage_at_any_place_is_told(tmp_path):
+    """One value of a history is replaced, or one byte of its compressed form."""
+    look = library.watch(network(), X, every=1, path=tmp_path / "w.json")
+    look(0, loss=1.0)
+    said = json.loads((tmp_path / "w.json").read_text())
+    for place in (["points", 0], ["numbers", "loss"], ["step"], *(["layers", n] for n in said["moments"][0]["layers"])):
+        for wrong in ("x", [1], {"a": 1}):
+            broken = copy.deepcopy(said)
+            *path, last = place
+            reduce(operator.getitem, path, broken["moments"][0])[last] = wrong
+            (tmp_path / "v.json").write_text(json.dumps(broken))
+            with pytest.raises(AliveError, match="no history"):
+                History.read(tmp_path / "v.json")
+    whole = gzip.compress(json.dumps(said).encode())
+    for at in range(10, len(whole) - 8):
+        (tmp_path / "v.json.gz").write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+        with pytest.raises(AliveError, match=r"no history|cannot read"):
+            History.read(tmp_path / "v.json.gz")
 
 
 def test_what_cannot_be_watched_is_refused(tmp_path):
