@@ -19,7 +19,7 @@ except ImportError:
 
 
 class AliveMixin:
-    """Adds the penalty to the training loss of any Trainer: class Mine(AliveMixin, SomeTrainer).
+    """Adds the penalty to the training loss of any Trainer: `class Mine(AliveMixin, SomeTrainer)`.
 
     `alive` holds the options of `alive.Jumpstart`. The penalty is attached at the first step and let go of when train()
     ends, well or not; its state is part of every checkpoint. The loss that is logged holds the penalty, which is also
@@ -104,7 +104,7 @@ class JumpstartState(TrainerCallback, ExportableState):  # type: ignore[misc]
 
 
 class AliveTrainer(AliveMixin, Trainer):  # type: ignore[misc]
-    """A Trainer that keeps units and points alive: AliveTrainer(model, args, alive={"weight": "auto"}, ...)."""
+    """A Trainer that keeps units and points alive: `AliveTrainer(model, args, alive={"weight": "auto"}, ...)`."""
 
 
 class CensusCallback(TrainerCallback):  # type: ignore[misc]

@@ -23,8 +23,8 @@ except ImportError:
 class Keeping(keras.callbacks.Callback):  # type: ignore[misc]
     """Keeps a Keras model alive inside a `with` block; it is the callback of fit too.
 
-    with Keeping(model, weight="auto") as keep:
-        model.fit(x, y, epochs=10, callbacks=[keep])
+        with Keeping(model, weight="auto") as keep:
+            model.fit(x, y, epochs=10, callbacks=[keep])
 
     `options` are those of `alive.Jumpstart`. The loss that fit shows holds the penalty, which stands beside it as
     alive/penalty. With a `probe` a census is logged after every `probe.every`-th epoch. `save_to` is a file that

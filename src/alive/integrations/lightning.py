@@ -21,7 +21,7 @@ except ImportError:
 
 
 class AliveCallback(Callback):  # type: ignore[misc]
-    """Trainer(callbacks=[AliveCallback()]): the penalty in the loss of training_step; options are those of Jumpstart.
+    """`Trainer(callbacks=[AliveCallback()])`: the penalty in the loss of training_step; options are those of Jumpstart.
 
     It is attached when fit begins and let go of when it ends, well or not. It is logged as alive/penalty; with a
     `probe` a census is logged after every `probe.every`-th epoch. Checkpoints hold the state.

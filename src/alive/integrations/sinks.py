@@ -121,7 +121,7 @@ class TensorBoardSink(Closing):
 class WandbSink(Closing):
     """A run of Weights & Biases: the one you have (`run`), or one of its own, made of `settings` as wandb.init takes.
 
-    WandbSink(project="mine", mode="offline") sends nothing anywhere; `wandb sync` does, later.
+    `WandbSink(project="mine", mode="offline")` sends nothing anywhere; `wandb sync` does, later.
     """
 
     def __init__(self, run: Any = None, **settings: Any) -> None:
@@ -174,7 +174,7 @@ class MlflowSink(Closing):
 
 
 class TrackioSink(Closing):
-    """A run of trackio, made of `settings` as trackio.init takes: TrackioSink(project="mine")."""
+    """A run of trackio, made of `settings` as trackio.init takes: `TrackioSink(project="mine")`."""
 
     def __init__(self, **settings: Any) -> None:
         try:

@@ -18,7 +18,7 @@ STATE = "alive"
 
 
 class AliveCallback(Callback):  # type: ignore[misc]
-    """NeuralNetClassifier(..., callbacks=[AliveCallback()]): the penalty in the loss while the net is fitted.
+    """`NeuralNetClassifier(..., callbacks=[AliveCallback()])`: the penalty in the loss while the net is fitted.
 
     `options` are those of `alive.Jumpstart`. train_loss holds the penalty, which stands by itself in the column
     penalty. With a `probe` a census is taken after every `probe.every`-th epoch, into columns of the history. The

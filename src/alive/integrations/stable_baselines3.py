@@ -22,8 +22,8 @@ except ImportError:
 class Keeping(BaseCallback):  # type: ignore[misc]
     """Keeps the policy of PPO, A2C, DQN and the like alive inside a `with` block; it is the callback of learn too.
 
-    with Keeping(model) as keep:
-        model.learn(10_000, callback=keep)
+        with Keeping(model) as keep:
+            model.learn(10_000, callback=keep)
 
     An algorithm computes its loss where nobody can add to it. So the penalty's own gradient is put in place between
     zero_grad() and backward(), which adds the loss's to it: the same sum, before any clipping, at the price of a second
