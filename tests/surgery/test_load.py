@@ -213,6 +213,15 @@ def test_weights_may_stand_in_nodes_and_a_file_may_take_one_point_at_a_time(aliv
         from_onnx(path).check([torch.from_numpy(x)])
 
 
+def test_a_program_for_one_point_gets_one_at_a_time(alive, tmp_path):
+    model, x = made("relu")
+    torch.export.save(torch.export.export(model, (x[:1],)), tmp_path / "net.pt2")
+    np.save(tmp_path / "x.npy", x.numpy())
+    code, out, err = alive("census", "net.pt2", "--data", "x.npy", "--json")
+    assert code == 0, err
+    assert json.loads(out)["units"] == library.census(model, x).units._asdict()
+
+
 def test_what_cannot_be_followed_is_refused_by_name(tmp_path):
     path = written(tmp_path, [helper.make_node("Det", ["x"], ["y"])], (3, 3), out=("n",))
     with pytest.raises(AliveError, match="operations that alive cannot follow: Det"):
