@@ -35,6 +35,31 @@ def test_csv(tmp_path):
     assert [({k: float(v) for k, v in row.items() if k != "step"}, int(row["step"])) for row in rows] == LOGGED
 
 
+def test_what_is_no_log_or_no_step_is_told_and_a_lost_file_is_written_whole(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(AliveError, match="not a log of numbers"):
+        CsvSink(path)
+    path.unlink()
+    sink = CsvSink(path)
+    sink.log({"loss": 1.0}, 1)
+    with pytest.raises(AliveError, match=r"a step is a whole number, got 1.5"):
+        sink.log({"loss": 1.0}, 1.5)
+    path.unlink()
+    sink.log({"loss": 0.5}, 2)
+    assert path.read_text().splitlines() == ["step,loss", "1,1.0", "2,0.5"]
+
+
+def test_a_probe_is_checked_when_it_is_made(tmp_path):
+    with pytest.raises(AliveError, match="did you mean 'gradient'"):
+        Probe(torch.zeros(2, 2), gradeint=True)
+    with pytest.raises(AliveError, match=r"every is a whole number from 1 on, got 1.5"):
+        Probe(torch.zeros(2, 2), every=1.5)
+    one = Probe(torch.randn(8, 2), sinks=CsvSink(tmp_path / "log.csv"))
+    one.look(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), 1)
+    assert (tmp_path / "log.csv").read_text().count("\n") == 2
+
+
 def test_csv_goes_on_where_a_run_was_resumed(tmp_path):
     path = tmp_path / "log.csv"
     log(CsvSink(path))
