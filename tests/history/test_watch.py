@@ -107,6 +107,8 @@ def test_a_run_that_goes_on_keeps_what_came_before(tmp_path):
     other = nn.ModuleDict({"body": other})
     with pytest.raises(AliveError, match="another network"):
         library.watch(other, X, every=1, path=path, forward=lambda m, x: m["body"](x))(8)
+    with pytest.raises(AliveError, match=r"another network: its .* has 6 units, and this one's 9"):
+        library.watch(network(9), X, every=1, path=path)(8)
     assert [moment.step for moment in History.read(path).moments] == [0, 2]
 
 
@@ -252,6 +254,10 @@ def test_damage_at_any_place_is_told(tmp_path):
 def test_what_cannot_be_watched_is_refused(tmp_path):
     with pytest.raises(AliveError, match="every must be"):
         library.watch(network(), X, every=0)
+    with pytest.raises(AliveError, match="did you mean 'gradient'"):
+        library.watch(network(), X, gradeint=True)
+    with pytest.raises(AliveError, match="a step is a whole number, got 'first'"):
+        library.watch(network(), X)("first")
     with pytest.raises(AliveError, match="cannot write"):
         library.watch(network(), X, path=tmp_path / "none" / "w.json")
     with pytest.raises(AliveError, match="loss is no number"):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from inspect import signature
 from typing import Any
 
 from torch import nn
 
 from ..diagnosis import Census, census
+from ..diagnosis.census import OPTIONS
 from ..errors import AliveError, expect_one_of
 from .sinks import Sink
-
-OPTIONS = [name for name in signature(census).parameters if name not in ("model", "data")]
 
 
 class Probe:
