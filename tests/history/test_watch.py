@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
+import operator
 import re
+from functools import reduce
 
 import pytest
 import torch
@@ -104,6 +107,8 @@ def test_a_run_that_goes_on_keeps_what_came_before(tmp_path):
     other = nn.ModuleDict({"body": other})
     with pytest.raises(AliveError, match="another network"):
         library.watch(other, X, every=1, path=path, forward=lambda m, x: m["body"](x))(8)
+    with pytest.raises(AliveError, match=r"another network: its .* has 6 units, and this one's 9"):
+        library.watch(network(9), X, every=1, path=path)(8)
     assert [moment.step for moment in History.read(path).moments] == [0, 2]
 
 
@@ -226,9 +231,33 @@ def test_other_files_are_refused_in_one_line(alive, tmp_path, content, said):
             library.watch(network(), X, path=tmp_path / "w.json")
 
 
+def test_damage_at_any_place_is_told(tmp_path):
+    """One value of a history is replaced, or one byte of its compressed form."""
+    look = library.watch(network(), X, every=1, path=tmp_path / "w.json")
+    look(0, loss=1.0)
+    said = json.loads((tmp_path / "w.json").read_text())
+    for place in (["points", 0], ["numbers", "loss"], ["step"], *(["layers", n] for n in said["moments"][0]["layers"])):
+        for wrong in ("x", [1], {"a": 1}):
+            broken = copy.deepcopy(said)
+            *path, last = place
+            reduce(operator.getitem, path, broken["moments"][0])[last] = wrong
+            (tmp_path / "v.json").write_text(json.dumps(broken))
+            with pytest.raises(AliveError, match="no history"):
+                History.read(tmp_path / "v.json")
+    whole = gzip.compress(json.dumps(said).encode())
+    for at in range(10, len(whole) - 8):
+        (tmp_path / "v.json.gz").write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+        with pytest.raises(AliveError, match=r"no history|cannot read"):
+            History.read(tmp_path / "v.json.gz")
+
+
 def test_what_cannot_be_watched_is_refused(tmp_path):
     with pytest.raises(AliveError, match="every must be"):
         library.watch(network(), X, every=0)
+    with pytest.raises(AliveError, match="did you mean 'gradient'"):
+        library.watch(network(), X, gradeint=True)
+    with pytest.raises(AliveError, match="a step is a whole number, got 'first'"):
+        library.watch(network(), X)("first")
     with pytest.raises(AliveError, match="cannot write"):
         library.watch(network(), X, path=tmp_path / "none" / "w.json")
     with pytest.raises(AliveError, match="loss is no number"):

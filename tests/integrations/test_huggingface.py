@@ -11,11 +11,11 @@ from torch import nn
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from alive import AliveError, Jumpstart
-from alive.integrations.huggingface import AliveTrainer, CensusCallback
+from alive.integrations.huggingface import AliveMixin, AliveTrainer, CensusCallback
 from alive.integrations.probe import Probe
 from alive.integrations.sinks import CsvSink
 
@@ -117,6 +117,34 @@ def test_a_resumed_run_goes_on_to_the_bit(options, heard, tmp_path, restore):
     assert heard[:5] == wanted[:5]
     assert heard[5:] == wanted[4:]
     assert same(weights(again), weights(whole))
+
+
+class Plain(Trainer):
+    """A trainer as people write one: its loss comes alone, whatever was asked for."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        return nn.functional.cross_entropy(model(inputs["x"]).logits, inputs["labels"])
+
+
+class KeptPlain(AliveMixin, Plain):
+    pass
+
+
+class Looks(TrainerCallback):
+    """Runs the model in training mode between the steps."""
+
+    def on_step_begin(self, args, state, control, model=None, **kwargs):
+        model.train()
+        model(X * 10)
+
+
+def test_a_trainer_of_ones_own_is_kept_and_passes_between_steps_do_not_count(heard, tmp_path):
+    mine, twin = Model(), Model()
+    wanted, _ = trained_by_hand(mine, {"weight": "auto"}, call=lambda model, x: model(x).logits)
+    heard.clear()
+    trainer(twin, tmp_path, {"weight": "auto"}, KeptPlain, callbacks=[Looks()]).train()
+    assert heard == wanted
+    assert same(weights(twin), weights(mine))
 
 
 def test_nothing_is_left_after_an_exception(tmp_path):

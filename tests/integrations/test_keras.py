@@ -71,6 +71,23 @@ def test_the_penalty_is_that_of_a_loop_by_hand(options, heard):
     assert history["alive/penalty"] == pytest.approx([sum(wanted[:4]) / 4, sum(wanted[4:]) / 4])
 
 
+class Looks(keras.callbacks.Callback):
+    """Runs the model in training mode between the batches."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.train()
+        self.model(X * 10, training=True)
+
+
+def test_passes_between_steps_do_not_count(heard):
+    wanted, _ = by_hand(model(), {"weight": "auto"})
+    heard.clear()
+    twin = model()
+    with Keeping(twin, weight="auto") as keep:
+        fit(twin, keep, callbacks=[Looks(), keep])
+    assert heard == wanted
+
+
 def test_keras_units_are_known():
     found = census(model(), X)
     assert (found.units.total, found.units.unknown, found.points.unknown) == (12, 0, 0)
@@ -135,6 +152,9 @@ def test_wrong_use_is_told():
     with pytest.raises(AliveError, match="no state of a penalty"):
         Keeping(made, resume_from="nowhere.json")
     assert "compute_loss" not in vars(made)
+    made.jit_compile = True
+    with pytest.raises(AliveError, match=r"jit_compile=True.*jit_compile=False"), Keeping(made) as keep:
+        fit(made, keep)
 
 
 def test_an_evaluation_has_no_penalty_and_a_census_is_logged():

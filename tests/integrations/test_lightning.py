@@ -114,6 +114,20 @@ def test_a_resumed_fit_goes_on_to_the_bit(options, heard, tmp_path):
     assert same(weights(again), weights(whole))
 
 
+def test_a_new_run_takes_nothing_over_and_a_longer_one_goes_on():
+    callback, other = AliveCallback(weight="auto"), AliveCallback(weight="auto")
+    trainer = fit(Module(), callback)
+    wanted = callback.state_dict()
+    assert fit(Module(), callback).global_step == 8
+    assert callback.state_dict() == wanted  # a second fold of a cross-validation
+    trainer = fit(module := Module(), other)
+    trainer.fit_loop.max_epochs = 2 * EPOCHS
+    trainer.fit(module, DataLoader(TensorDataset(X, Y), batch_size=BATCH))
+    whole = AliveCallback(weight="auto")
+    fit(Module(), whole, epochs=2 * EPOCHS)
+    assert other.state_dict() == whole.state_dict()
+
+
 def test_nothing_is_left_after_an_exception():
     module = Module(breaks_at=3)
     before, had = hooks_of(module), set(vars(module))

@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -32,6 +33,31 @@ def test_csv(tmp_path):
     with (tmp_path / "log.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [({k: float(v) for k, v in row.items() if k != "step"}, int(row["step"])) for row in rows] == LOGGED
+
+
+def test_what_is_no_log_or_no_step_is_told_and_a_lost_file_is_written_whole(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(AliveError, match="not a log of numbers"):
+        CsvSink(path)
+    path.unlink()
+    sink = CsvSink(path)
+    sink.log({"loss": 1.0}, 1)
+    with pytest.raises(AliveError, match=r"a step is a whole number, got 1.5"):
+        sink.log({"loss": 1.0}, 1.5)
+    path.unlink()
+    sink.log({"loss": 0.5}, 2)
+    assert path.read_text().splitlines() == ["step,loss", "1,1.0", "2,0.5"]
+
+
+def test_a_probe_is_checked_when_it_is_made(tmp_path):
+    with pytest.raises(AliveError, match="did you mean 'gradient'"):
+        Probe(torch.zeros(2, 2), gradeint=True)
+    with pytest.raises(AliveError, match=r"every is a whole number from 1 on, got 1.5"):
+        Probe(torch.zeros(2, 2), every=1.5)
+    one = Probe(torch.randn(8, 2), sinks=CsvSink(tmp_path / "log.csv"))
+    one.look(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), 1)
+    assert (tmp_path / "log.csv").read_text().count("\n") == 2
 
 
 def test_csv_goes_on_where_a_run_was_resumed(tmp_path):
@@ -84,8 +110,13 @@ def test_wandb_offline(tmp_path):
     wandb = pytest.importorskip("wandb")
     sink = WandbSink(project="alive", mode="offline", dir=str(tmp_path), settings=wandb.Settings(silent=True))
     log(sink)
-    kept = next(tmp_path.rglob("*.wandb")).read_bytes()  # what `wandb sync` would send
-    assert all(text in kept for text in (b"alive/dead_units", b"loss", b"0.5", b"0.25"))
+    wanted = (b"alive/dead_units", b"loss", b"0.5", b"0.25")
+    file = next(tmp_path.rglob("*.wandb"))  # what `wandb sync` would send
+    for _ in range(300):  # finish() returns before the service of wandb, a process of its own, has written all
+        if all(text in file.read_bytes() for text in wanted):
+            break
+        time.sleep(0.1)
+    assert all(text in file.read_bytes() for text in wanted)
 
 
 def test_trackio(tmp_path, monkeypatch):

@@ -45,16 +45,17 @@ def test_the_penalty_is_that_of_a_loop_by_hand(heard):
     heard.clear()
     seed = int(np.random.RandomState(4).randint(2**31))
     chance = torch.Generator().manual_seed(seed)
-    model = nn.Sequential(Standardise(X), Rectangular(3, 1, depth=3, width=5, generator=chance))
+    points = Standardise(X.double())(X.double()).float()
+    model = Rectangular(3, 1, depth=3, width=5, generator=chance)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01, eps=1e-7, fused=True)
     with Jumpstart(model, weight="auto") as keep:
         for _ in range(2):
-            loss = nn.functional.binary_cross_entropy_with_logits(model(X)[:, 0], Y.float())
+            loss = nn.functional.binary_cross_entropy_with_logits(model(points)[:, 0], Y.float())
             optimiser.zero_grad()
             (loss + keep.penalty()).backward()
             optimiser.step()
     assert told == heard
-    assert same(weights(found.network_), weights(model.double()))
+    assert same(weights(found.network_[1]), weights(model.double()))
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -97,6 +98,22 @@ def test_deep_thin_networks_learn_in_pipelines_and_searches():
     assert search.score(x, y) > 0.85
     names = np.array(["no", "yes"])[y]
     assert set(AliveClassifier(epochs=5, random_state=0).fit(x, names).predict(x)) <= {"no", "yes"}
+
+
+@pytest.mark.parametrize(("times", "plus"), [(1, 1.7e9), (1e-60, 0), (1e40, 0)])
+def test_features_of_any_scale_are_told_apart(times, plus):
+    """As dates in seconds and masses in kilograms are; single precision does not hold these."""
+    x, y = make_moons(150, noise=0.1, random_state=0)
+    found = AliveClassifier(random_state=0).fit(x * times + plus, y)
+    assert found.score(x * times + plus, y) > 0.9
+    assert found.census_.points.total == 150
+
+
+def test_numbers_of_numpy_are_numbers():
+    x, y = make_moons(60, noise=0.1, random_state=0)
+    grid = {"depth": np.arange(1, 3), "width": np.array([4]), "epochs": np.array([3]), "batch_size": np.array([20])}
+    found = GridSearchCV(AliveClassifier(lr=np.float32(0.01), random_state=0), grid, cv=2, error_score="raise")
+    assert found.fit(x, y).best_params_["width"] == 4
 
 
 def test_several_targets_at_once():

@@ -124,3 +124,13 @@ def test_a_step_that_is_broken_off_is_forgotten(heard):
         keep.on_rollout_start()
         assert keep.attachment.keep._recorder.passes.kept == ()
     assert keep.probe.last.units.total == 32
+
+
+def test_a_policy_of_tanh_is_told():
+    """The policy that PPO has unless told otherwise."""
+    model = ppo(policy_kwargs={"net_arch": [8]})
+    with (
+        pytest.raises(AliveError, match=r"PPO is made of Tanh.*'activation_fn': torch.nn.ReLU"),
+        Keeping(model) as keep,
+    ):
+        model.learn(64, callback=keep)

@@ -37,6 +37,9 @@ def test_progress_beyond_training_is_clipped(shape: str) -> None:
         ((1.0, None, "linear"), "needs an end"),
         ((1.0, 0.5), "say shape='linear'"),
         ((1.0, 0.5, "cosin"), "did you mean 'cosine'"),
+        (((1.0, 0.5),), r"weight must be a number, got \(1.0, 0.5\).*alive.Schedule\(start, end"),
+        (("1",), "weight must be a number, got '1'"),
+        ((1.0, "0", "linear"), "end must be a number, got '0'"),
     ],
 )
 def test_bad_values_are_refused(arguments: tuple, said: str) -> None:

@@ -151,9 +151,9 @@ def test_the_command_line_takes_both(alive, tmp_path):
     assert (code, err) == (2, "alive: there is no file none.onnx. Correct the path.\n")
 
 
-def written(folder, nodes, shape, *, weights=(), out=("n", "k")):
+def written(folder, nodes, shape, *, weights=(), out=("n", "k"), batch="n"):
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", *shape])],
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, *shape])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, list(out))], list(weights),
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
@@ -184,6 +184,42 @@ def test_a_file_of_another_exporter(tmp_path):
     assert [layer.to_dict()["dead_units"] for layer in found.layers] == [[1], [2]]
     assert found.layers[1].to_dict()["linear_units"] == [3]
     assert found.layers[0].label.startswith("conv")
+
+
+def test_weights_may_stand_in_nodes_and_a_file_may_take_one_point_at_a_time(alive, tmp_path):
+    """As other exporters write them; onnxruntime says what enters the ReLU."""
+    chance = np.random.default_rng(0)
+    x = chance.normal(size=(20, 3)).astype("f")
+    held = {"w": chance.normal(size=(3, 4)).astype("f"), "b": np.array([-50, 50, 0, 0], "f"), "v": np.ones((4, 1), "f")}
+    nodes = [helper.make_node("Constant", [], [n], value=numpy_helper.from_array(a)) for n, a in held.items()]
+    nodes += [
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("Add", ["m", "b"], ["z"]),
+        helper.make_node("Relu", ["z"], ["h"]),
+        helper.make_node("MatMul", ["h", "v"], ["y"]),
+    ]
+    path = written(tmp_path, nodes, (3,), batch=1)
+    fed = onnx.load(str(path))
+    fed.graph.output.append(helper.make_empty_tensor_value_info("z"))
+    session = onnxruntime.InferenceSession(fed.SerializeToString(), providers=["CPUExecutionProvider"])
+    z = np.concatenate([session.run(["z"], {"x": row[None]})[0] for row in x])
+    np.save(tmp_path / "x.npy", x)
+    code, out, err = alive("census", "net.onnx", "--data", "x.npy", "--json")
+    assert code == 0, err
+    told = json.loads(out)["layers"][0]
+    assert told["dead_units"] == (z <= 0).all(0).nonzero()[0].tolist() == [0]
+    assert told["linear_units"] == (z > 0).all(0).nonzero()[0].tolist() == [1]
+    with pytest.raises(AliveError, match="batch_size=1"):
+        from_onnx(path).check([torch.from_numpy(x)])
+
+
+def test_a_program_for_one_point_gets_one_at_a_time(alive, tmp_path):
+    model, x = made("relu")
+    torch.export.save(torch.export.export(model, (x[:1],)), tmp_path / "net.pt2")
+    np.save(tmp_path / "x.npy", x.numpy())
+    code, out, err = alive("census", "net.pt2", "--data", "x.npy", "--json")
+    assert code == 0, err
+    assert json.loads(out)["units"] == library.census(model, x).units._asdict()
 
 
 def test_what_cannot_be_followed_is_refused_by_name(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
@@ -276,3 +277,6 @@ def _overall(states: Tensor) -> Tensor:
     overall[(states == State.DEAD).any(0)] = State.DEAD
     overall[(states == State.BROKEN).any(0)] = State.BROKEN
     return overall
+
+
+OPTIONS = [name for name in signature(census).parameters if name not in ("model", "data")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -103,7 +104,11 @@ class Moment:
     def read(cls, said: Mapping[str, Any]) -> Moment:
         """What `to_dict` wrote."""
         layers = {name: Seen(unpacked(units), *rest) for name, (units, *rest) in said["layers"].items()}
-        return cls(int(said["step"]), Tally(*said["points"]), layers, dict(said["numbers"]))
+        points, numbers = Tally(*said["points"]), dict(said["numbers"])
+        _expect_numbers(*points, *(seen.dead_points for seen in layers.values()))
+        signals = [value for seen in layers.values() for value in seen[2:]]
+        _expect_numbers(*(value for value in (*numbers.values(), *signals) if value is not None))
+        return cls(int(said["step"]), points, layers, numbers)
 
 
 def _seen(layer: LayerCensus) -> Seen:
@@ -113,6 +118,12 @@ def _seen(layer: LayerCensus) -> Seen:
     states = zip(layer.states.tolist(), never.tolist(), strict=True)
     units = "".join(NEVER if unmet else LETTERS[State(state)] for state, unmet in states)
     return Seen(units, layer.points.dead, _finite(layer.signal.spread), _finite(layer.signal.gradient))
+
+
+def _expect_numbers(*values: object) -> None:
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{str(value)[:20]!r} is no number")
 
 
 def _finite(value: float | None) -> float | None:
@@ -179,12 +190,14 @@ class History:
             if not isinstance(said, dict) or said.get("format") != FORMAT:
                 raise ValueError("it is of another kind")
             layers = tuple(Layer(**layer) for layer in said["layers"])
+            if not all(isinstance(text, str) for layer in layers for text in layer):
+                raise ValueError("a layer is named by what is no text")
             return cls(layers, tuple(map(Moment.read, said["moments"])))
         except OSError as error:
             raise AliveError(
                 f"cannot read {path}: {error.strerror or error}", "Name a file that alive.watch wrote"
             ) from None
-        except (ValueError, TypeError, KeyError, EOFError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, EOFError, AttributeError, zlib.error) as error:
             raise AliveError(
                 f"{path} is no history of alive.watch, or is damaged: {error}", "Name another file"
             ) from None

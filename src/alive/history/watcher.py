@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..diagnosis import Census, census
-from ..errors import AliveError, expect
+from ..diagnosis.census import OPTIONS
+from ..errors import AliveError, expect, expect_one_of
 from ..files import expect_writable
 from .record import History, Moment
 
@@ -56,6 +58,8 @@ class Watcher:
         self, model: nn.Module, probe: Any, every: int, path: Path | None, log: Log | None, options: Mapping[str, Any]
     ) -> None:
         expect([(isinstance(every, int) and every >= 1, f"every must be a whole number of at least 1, got {every!r}")])
+        for name in options:
+            expect_one_of("option of a census", name, OPTIONS)
         self.model, self.every, self.path = model, every, path
         self.history = History()
         self._log, self._options = log, dict(options)
@@ -68,6 +72,7 @@ class Watcher:
 
     def __call__(self, step: int, **numbers: Any) -> Census | None:
         """Look, if it is time: the census, or None. Numbers of your own, such as the loss, are kept beside it."""
+        expect([(isinstance(step, Integral), f"a step is a whole number, got {step!r}")])
         return None if step % self.every else self.look(step, **numbers)
 
     def look(self, step: int, **numbers: Any) -> Census:
@@ -88,11 +93,18 @@ class Watcher:
         kept = self.history.before(moment.step)
         if self._begun or not kept.moments:
             return kept if kept.moments else History()
-        if set(moment.layers).isdisjoint(kept.moments[-1].layers):
-            raise AliveError(
-                f"{self.path} is the history of another network: it has no layer of this one", "Choose another path"
-            )
+        before = kept.moments[-1].layers
+        if set(moment.layers).isdisjoint(before):
+            raise _another(self.path, "it has no layer of this one")
+        for name in moment.layers.keys() & before.keys():
+            now, then = moment.layers[name].units, before[name].units
+            if len(now) != len(then) and "u" not in now + then:
+                raise _another(self.path, f"its {name} has {len(then)} units, and this one's {len(now)}")
         return kept
+
+
+def _another(path: Path | None, why: str) -> AliveError:
+    return AliveError(f"{path} is the history of another network: {why}", "Choose another path")
 
 
 def _is_read_once(probe: Any) -> bool:

@@ -24,13 +24,13 @@ FILE = "alive.json"
 def keeping(accelerator: Accelerator, model: nn.Module, **options: Any) -> Iterator[Jumpstart]:
     """A Jumpstart on a prepared model, whose state `save_state` and `load_state` of the accelerator keep.
 
-    model, optimiser, loader = accelerator.prepare(model, optimiser, loader)
-    with keeping(accelerator, model, weight="auto") as keep:
-        for x, y in loader:
-            with accelerator.accumulate(model):
-                accelerator.backward(loss(model(x), y) + keep.penalty())
-                optimiser.step()
-                optimiser.zero_grad()
+        model, optimiser, loader = accelerator.prepare(model, optimiser, loader)
+        with keeping(accelerator, model, weight="auto") as keep:
+            for x, y in loader:
+                with accelerator.accumulate(model):
+                    accelerator.backward(loss(model(x), y) + keep.penalty())
+                    optimiser.step()
+                    optimiser.zero_grad()
 
     With gradient accumulation the accelerator divides loss and penalty alike, so the penalty is the mean over the
     batches. At the end of the block, and after an exception, model and accelerator are as before.

@@ -42,6 +42,7 @@ class Attachment:
         self._state: dict[str, Any] | None = None
         self._sum: Tensor | float = 0.0
         self._count = 0
+        self.has_penalties = False  # since it was attached
 
     def attach(self, model: nn.Module) -> None:
         """Attach the penalty to a model, and go on from a state that was loaded."""
@@ -52,7 +53,7 @@ class Attachment:
                 "Keep one of them",
             )
         self.keep = Jumpstart(model, **self.options)
-        self._sum, self._count = 0.0, 0
+        self._sum, self._count, self.has_penalties = 0.0, 0, False
         if self._state is not None:
             try:
                 self.keep.load_state_dict(self._state)
@@ -78,6 +79,11 @@ class Attachment:
                 "Tell the trainer how many epochs or steps to make, or take a constant weight",
             )
 
+    def forget(self) -> None:
+        """Drop passes that were no part of a step: somebody looked at the model, or a batch was tried and given up."""
+        assert self.keep is not None
+        self.keep.forget()
+
     def add(self, loss: Any, *, share: float = 1.0) -> Tensor:
         """The loss of the pass just made plus this share of its penalty."""
         task, penalty = expect_loss(loss), self.penalty()
@@ -88,6 +94,7 @@ class Attachment:
         assert self.keep is not None
         penalty = self.keep.penalty()
         self._sum, self._count = self._sum + penalty.detach(), self._count + 1
+        self.has_penalties = True
         return penalty
 
     def read(self) -> dict[str, float]:

@@ -19,7 +19,7 @@ except ImportError:
 
 
 class AliveMixin:
-    """Adds the penalty to the training loss of any Trainer: class Mine(AliveMixin, SomeTrainer).
+    """Adds the penalty to the training loss of any Trainer: `class Mine(AliveMixin, SomeTrainer)`.
 
     `alive` holds the options of `alive.Jumpstart`. The penalty is attached at the first step and let go of when train()
     ends, well or not; its state is part of every checkpoint. The loss that is logged holds the penalty, which is also
@@ -46,16 +46,18 @@ class AliveMixin:
         trains = model.training and torch.is_grad_enabled()
         if trains:
             self._begin(model)
-        named: dict[str, Any] = {"return_outputs": True, "num_items_in_batch": num_items_in_batch, **more}
+        named: dict[str, Any] = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch, **more}
         try:
-            loss, outputs = super().compute_loss(model, inputs, **named)  # type: ignore[misc]
+            made = super().compute_loss(model, inputs, **named)  # type: ignore[misc]
         except ValueError as error:
             if "did not return a loss" in str(error):
                 raise AliveError(f"the Trainer has no loss: {error}".rstrip("."), LOSS) from None
             raise
-        if trains:
-            loss = self.alive.add(loss, share=self._share(num_items_in_batch))
-        return (loss, outputs) if return_outputs else loss
+        if not trains:
+            return made
+        loss, *outputs = made if return_outputs else (made,)
+        total = self.alive.add(loss, share=self._share(num_items_in_batch))
+        return (total, *outputs) if return_outputs else total
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """What the Trainer logs of its training, with the penalty."""
@@ -72,6 +74,7 @@ class AliveMixin:
                 if isinstance(callback, JumpstartState):
                     callback.attachment = self.alive
             self.alive.attach(model)
+        self.alive.forget()
         self.alive.progress(trainer.state.global_step, trainer.state.max_steps)
 
     def _share(self, items: Any) -> float:
@@ -101,7 +104,7 @@ class JumpstartState(TrainerCallback, ExportableState):  # type: ignore[misc]
 
 
 class AliveTrainer(AliveMixin, Trainer):  # type: ignore[misc]
-    """A Trainer that keeps units and points alive: AliveTrainer(model, args, alive={"weight": "auto"}, ...)."""
+    """A Trainer that keeps units and points alive: `AliveTrainer(model, args, alive={"weight": "auto"}, ...)`."""
 
 
 class CensusCallback(TrainerCallback):  # type: ignore[misc]

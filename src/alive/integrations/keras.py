@@ -23,8 +23,8 @@ except ImportError:
 class Keeping(keras.callbacks.Callback):  # type: ignore[misc]
     """Keeps a Keras model alive inside a `with` block; it is the callback of fit too.
 
-    with Keeping(model, weight="auto") as keep:
-        model.fit(x, y, epochs=10, callbacks=[keep])
+        with Keeping(model, weight="auto") as keep:
+            model.fit(x, y, epochs=10, callbacks=[keep])
 
     `options` are those of `alive.Jumpstart`. The loss that fit shows holds the penalty, which stands beside it as
     alive/penalty. With a `probe` a census is logged after every `probe.every`-th epoch. `save_to` is a file that
@@ -71,6 +71,11 @@ class Keeping(keras.callbacks.Callback):  # type: ignore[misc]
                 "this callback keeps no model of this fit",
                 "Write: with Keeping(model) as keep: model.fit(..., callbacks=[keep])",
             )
+        if self._kept.jit_compile:
+            raise AliveError(
+                "this model has jit_compile=True, and torch.compile fails in Keras's layers where alive looks at them",
+                "Write model.compile(..., jit_compile=False), as Keras on torch has it by default",
+            )
         self._fits = True
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -82,6 +87,7 @@ class Keeping(keras.callbacks.Callback):  # type: ignore[misc]
         steps, epochs = self.params.get("steps"), self.params["epochs"]
         done, total = (self._epoch * steps + batch, epochs * steps) if steps else (self._epoch, epochs)
         self.attachment.progress(done, total)
+        self.attachment.forget()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Log the mean penalty, take a census if one is due, write the state."""

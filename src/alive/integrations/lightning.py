@@ -21,7 +21,7 @@ except ImportError:
 
 
 class AliveCallback(Callback):  # type: ignore[misc]
-    """Trainer(callbacks=[AliveCallback()]): the penalty in the loss of training_step; options are those of Jumpstart.
+    """`Trainer(callbacks=[AliveCallback()])`: the penalty in the loss of training_step; options are those of Jumpstart.
 
     It is attached when fit begins and let go of when it ends, well or not. It is logged as alive/penalty; with a
     `probe` a census is logged after every `probe.every`-th epoch. Checkpoints hold the state.
@@ -30,6 +30,13 @@ class AliveCallback(Callback):  # type: ignore[misc]
     def __init__(self, *, probe: Probe | None = None, **options: Any) -> None:
         self.probe, self.attachment = probe, Attachment(options)
         self._step: Replaced | None = None
+        self._has_run = False
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """A run from its beginning takes nothing over from the run before; a checkpoint is loaded after this."""
+        if trainer.global_step == 0 and self._has_run:
+            self.attachment.load_state_dict({})
+            self._has_run = False
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Attach, and put the penalty into training_step."""
@@ -46,14 +53,12 @@ class AliveCallback(Callback):  # type: ignore[misc]
 
     def _add(self, trainer: Trainer, pl_module: LightningModule, step: Any, *args: Any, **kwargs: Any) -> Any:
         """What training_step gave, with the penalty in its loss; a step that is skipped has none."""
-        keep = self.attachment.keep
-        assert keep is not None
         self.attachment.progress(trainer.global_step, trainer.estimated_stepping_batches)
-        keep.forget()
+        self.attachment.forget()
         made = step(*args, **kwargs)
         loss = made.get("loss") if isinstance(made, Mapping) else made
         if not isinstance(loss, Tensor):  # nothing, or what Lightning refuses itself
-            keep.forget()
+            self.attachment.forget()
             return made
         total = self.attachment.add(loss)
         pl_module.log_dict(self.attachment.read())
@@ -80,7 +85,7 @@ class AliveCallback(Callback):  # type: ignore[misc]
     def _let_go(self) -> None:
         if self._step is not None:
             self._step.restore()
-            self._step = None
+            self._step, self._has_run = None, True
         self.attachment.detach()
 
     def state_dict(self) -> dict[str, Any]:
@@ -90,3 +95,4 @@ class AliveCallback(Callback):  # type: ignore[misc]
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from there."""
         self.attachment.load_state_dict(state_dict)
+        self._has_run = False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
 
 from ..diagnosis import Census, census
-from ..errors import AliveError
+from ..diagnosis.census import OPTIONS
+from ..errors import AliveError, expect_one_of
 from .sinks import Sink
 
 
@@ -22,10 +23,13 @@ class Probe:
     ({}, ['alive/broken_points', 'alive/broken_units'])
     """
 
-    def __init__(self, data: Any, *, every: int = 1, sinks: Sequence[Sink] = (), **options: Any) -> None:
-        if every < 1:
-            raise AliveError(f"every is a whole number from 1 on, got {every}")
-        self.data, self.every, self.sinks, self.options = data, every, tuple(sinks), options
+    def __init__(self, data: Any, *, every: int = 1, sinks: Sink | Iterable[Sink] = (), **options: Any) -> None:
+        if not isinstance(every, int) or every < 1:
+            raise AliveError(f"every is a whole number from 1 on, got {every!r}")
+        for name in options:  # said now, and not at the first look, which may be hours away
+            expect_one_of("option of a census", name, OPTIONS)
+        self.data, self.every, self.options = data, every, options
+        self.sinks = tuple(sinks) if isinstance(sinks, Iterable) else (sinks,)
         self.last: Census | None = None
 
     def look(self, model: nn.Module, step: int, *, always: bool = False) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -61,8 +62,9 @@ class CsvSink(Closing):
     def log(self, numbers: Numbers, step: int) -> None:
         """Write the file anew if it must change, else add a line; in both cases nothing is left half written."""
         found = checked(numbers)
+        expect([(isinstance(step, Integral), f"a step is a whole number, got {step!r}")])
         fresh = [name for name in found if name not in self._names]
-        begins = not self._rows
+        begins = not self._rows or not self.path.exists()
         behind = not begins and step <= max(self._rows)
         self._names += fresh
         self._rows = {at: row for at, row in self._rows.items() if at <= step}  # a resumed run begins again here
@@ -90,6 +92,8 @@ class CsvSink(Closing):
             ]
         except FileNotFoundError:
             return [], {}
+        except UnicodeDecodeError:
+            lines = ["no text"]
         rows = list(csv.reader(lines))
         try:
             expect([(not rows or rows[0][:1] == ["step"], "")])
@@ -121,7 +125,7 @@ class TensorBoardSink(Closing):
 class WandbSink(Closing):
     """A run of Weights & Biases: the one you have (`run`), or one of its own, made of `settings` as wandb.init takes.
 
-    WandbSink(project="mine", mode="offline") sends nothing anywhere; `wandb sync` does, later.
+    `WandbSink(project="mine", mode="offline")` sends nothing anywhere; `wandb sync` does, later.
     """
 
     def __init__(self, run: Any = None, **settings: Any) -> None:
@@ -174,7 +178,7 @@ class MlflowSink(Closing):
 
 
 class TrackioSink(Closing):
-    """A run of trackio, made of `settings` as trackio.init takes: TrackioSink(project="mine")."""
+    """A run of trackio, made of `settings` as trackio.init takes: `TrackioSink(project="mine")`."""
 
     def __init__(self, **settings: Any) -> None:
         try:

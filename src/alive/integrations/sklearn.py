@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from ..data import Data, tensors
+from ..data import tensors
 from ..diagnosis import census
 from ..errors import AliveError
 from ..nn import Rectangular, Standardise
@@ -50,26 +50,32 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         self.weight, self.mode, self.init = weight, mode, init
         self.checkpoint, self.random_state = checkpoint, random_state
 
-    def _fit(self, data: Data) -> Result:
-        """Train a fresh network; it answers in double precision, so that no answer depends on its neighbours."""
+    def _fit(self, X: np.ndarray, y: np.ndarray, **kind: Any) -> Result:
+        """Train a fresh network; it answers in double precision, so that no answer depends on its neighbours.
+
+        The points are standardised in double precision too: a date in seconds varies below what single precision holds.
+        """
+        points = torch.from_numpy(np.array(X))
+        scale = Standardise(points)
+        data = tensors(scale(points).float(), y, **kind)
         seed = int(check_random_state(self.random_state).randint(2**31))
         chance = torch.Generator().manual_seed(seed)
-        shape: dict[str, Any] = {"depth": self.depth, "width": self.width}
-        inner = Rectangular(data.inputs, data.outputs, **shape, init=self.init, generator=chance)
-        network = nn.Sequential(Standardise(data.train_x), inner)
-        size = None if self.batch_size is None else min(self.batch_size, len(data.train_x))
-        settings = Settings(epochs=self.epochs, lr=self.lr, batch_size=size, shuffle=size is not None, seed=seed)
-        keep = None if self.mode is None else Jumpstart(network, self.weight, mode=self.mode)
+        told = {name: _plain(value) for name, value in self.get_params().items()}
+        shape = {name: told[name] for name in ("depth", "width", "init")}
+        inner = Rectangular(data.inputs, data.outputs, **shape, generator=chance)
+        size = None if told["batch_size"] is None else min(told["batch_size"], len(points))
+        settings = Settings(epochs=told["epochs"], lr=told["lr"], batch_size=size, shuffle=size is not None, seed=seed)
+        keep = None if self.mode is None else Jumpstart(inner, told["weight"], mode=self.mode)
         resume = self.checkpoint is not None and Path(self.checkpoint).exists()
         try:
-            result = train(network, data, settings, keep=keep, checkpoint=self.checkpoint, resume=resume)
+            result = train(inner, data, settings, keep=keep, checkpoint=self.checkpoint, resume=resume)
         finally:
             if keep is not None:
                 keep.detach()
         if result.stopped:
             raise AliveError(result.stopped.rstrip("."))
-        self.census_ = census(network, data.train_x)
-        self.network_ = network.double().eval()
+        self.network_ = nn.Sequential(scale, inner.double()).eval()
+        self.census_ = census(self.network_, points)
         return result
 
     @torch.no_grad()
@@ -78,6 +84,11 @@ class _Network(BaseEstimator):  # type: ignore[misc]
         points = validate_data(self, X, reset=False, dtype=np.float64)
         answers: Tensor = self.network_(torch.from_numpy(np.array(points)))
         return answers
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy, as a search over np.arange gives, as one of Python."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 class AliveClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
@@ -97,8 +108,7 @@ class AliveClassifier(ClassifierMixin, _Network):  # type: ignore[misc]
         self.classes_, numbered = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise AliveError("the labels hold one class, and a classifier needs two or more", "Give points of another")
-        data = tensors(X.astype(np.float32), numbered.astype(np.int64), classes=len(self.classes_))
-        self.result_ = self._fit(data)
+        self.result_ = self._fit(X, numbered.astype(np.int64), classes=len(self.classes_))
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -130,8 +140,7 @@ class AliveRegressor(RegressorMixin, _Network):  # type: ignore[misc]
         y = np.asarray(y, dtype=np.float64)
         spread = y.std(0)
         self.mean_, self.spread_ = y.mean(0), np.where(spread > 0, spread, 1.0)
-        data = tensors(X.astype(np.float32), ((y - self.mean_) / self.spread_).astype(np.float32), real=True)
-        self.result_ = self._fit(data)
+        self.result_ = self._fit(X, ((y - self.mean_) / self.spread_).astype(np.float32), real=True)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -18,7 +18,7 @@ STATE = "alive"
 
 
 class AliveCallback(Callback):  # type: ignore[misc]
-    """NeuralNetClassifier(..., callbacks=[AliveCallback()]): the penalty in the loss while the net is fitted.
+    """`NeuralNetClassifier(..., callbacks=[AliveCallback()])`: the penalty in the loss while the net is fitted.
 
     `options` are those of `alive.Jumpstart`. train_loss holds the penalty, which stands by itself in the column
     penalty. With a `probe` a census is taken after every `probe.every`-th epoch, into columns of the history. The
@@ -60,6 +60,11 @@ class AliveCallback(Callback):  # type: ignore[misc]
         """Tell how far the fit is."""
         if hasattr(self, "_running"):
             self._running.progress(net)
+
+    def on_batch_begin(self, net: NeuralNet, batch: Any = None, training: bool = False, **kwargs: Any) -> None:
+        """Only what runs from here on is part of the step."""
+        if training and hasattr(self, "_running"):
+            self._running.attachment.forget()
 
     def on_batch_end(self, net: NeuralNet, batch: Any = None, training: bool = False, **kwargs: Any) -> None:
         """Note the penalty, and the state in place of that of the batch before."""

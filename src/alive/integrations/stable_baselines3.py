@@ -6,6 +6,8 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
+from torch import Tensor, nn
+
 from ..errors import AliveError
 from .attachment import Attachment, Replaced, missing
 from .probe import Probe
@@ -20,8 +22,8 @@ except ImportError:
 class Keeping(BaseCallback):  # type: ignore[misc]
     """Keeps the policy of PPO, A2C, DQN and the like alive inside a `with` block; it is the callback of learn too.
 
-    with Keeping(model) as keep:
-        model.learn(10_000, callback=keep)
+        with Keeping(model) as keep:
+            model.learn(10_000, callback=keep)
 
     An algorithm computes its loss where nobody can add to it. So the penalty's own gradient is put in place between
     zero_grad() and backward(), which adds the loss's to it: the same sum, before any clipping, at the price of a second
@@ -83,8 +85,7 @@ class Keeping(BaseCallback):  # type: ignore[misc]
 
     def _on_rollout_start(self) -> None:
         """A rollout of the algorithm, or the learning from the one before, has ended: log what it was."""
-        assert self.attachment.keep is not None
-        self.attachment.keep.forget()  # PPO may stop in the middle of a step
+        self.attachment.forget()  # PPO may stop in the middle of a step
         for name, value in self.attachment.read().items():
             self.logger.record(name, value)
         if self.probe is not None:
@@ -105,6 +106,18 @@ class Keeping(BaseCallback):  # type: ignore[misc]
         zero_grad(*args, **kwargs)
         if not self._learns:
             raise AliveError("learn does not know who keeps its policy alive", "Write model.learn(..., callback=keep)")
-        penalty = self.attachment.penalty()
+        penalty = self._penalty()
         if penalty.requires_grad:
             penalty.backward(retain_graph=True)  # the loss's own way back goes through the same graph
+
+    def _penalty(self) -> Tensor:
+        """The penalty of the pass just made; the policies of PPO and A2C are of Tanh unless told otherwise."""
+        try:
+            return self.attachment.penalty()
+        except AliveError:
+            if getattr(self._kept.policy, "activation_fn", None) is nn.Tanh and not self.attachment.has_penalties:
+                raise AliveError(
+                    f"the policy of {type(self._kept).__name__} is made of Tanh, and such units cannot die",
+                    "Train without alive, or make it with policy_kwargs={'activation_fn': torch.nn.ReLU}",
+                ) from None
+            raise

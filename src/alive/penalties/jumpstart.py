@@ -152,8 +152,12 @@ class Jumpstart:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from where `state_dict` was taken."""
         wanted = {"progress"} if self._multipliers is None else {"progress", "multipliers"}
-        told = " and ".join(sorted(wanted, reverse=True))
-        expect([(set(state) == wanted, f"the state of this Jumpstart is its {told}, got {sorted(state)}")])
+        if set(state) != wanted:
+            told = " and ".join(sorted(wanted, reverse=True))
+            raise AliveError(
+                f"the state of this Jumpstart is its {told}, got {sorted(state)}",
+                "Give the weight that the saved run had: multipliers belong to weight='auto'",
+            )
         if self._multipliers is not None:
             self._multipliers.load(state["multipliers"])
         self.set_progress(float(state["progress"]))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import cos, pi
 
-from ..errors import expect, near
+from ..errors import AliveError, expect, near
 
 SHAPES = ("constant", "linear", "cosine")
+COURSE = "A weight that changes over training is alive.Schedule(start, end, shape='linear')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,9 @@ class Schedule:
     shape: str = "constant"
 
     def __post_init__(self) -> None:
+        for name, value in (("weight", self.start), ("end", self.end)):
+            if not (_is_number(value) or (name == "end" and value is None)):
+                raise AliveError(f"{name} must be a number, got {value!r}", COURSE)
         moving = self.shape in SHAPES[1:]
         expect(
             [
@@ -47,3 +51,12 @@ class Schedule:
         t = min(max(progress, 0.0), 1.0)
         done = t if self.shape == "linear" else (1 - cos(pi * t)) / 2
         return self.start + (self.end - self.start) * done
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is one number, of Python, numpy or torch."""
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    return not isinstance(value, str)

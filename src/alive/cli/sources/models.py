@@ -136,6 +136,11 @@ def expect_size(source: str) -> tuple[int, int]:
         raise AliveError(
             f"{source} is a module, not a model", f"Write {source}:make_model, naming what makes the model"
         )
+    if path.suffix in (".pt", ".pth", ".bin", ".ckpt", ".safetensors"):
+        raise AliveError(
+            f"{source} holds weights, or a pickle, and not how they are used",
+            f"Write mine:make_model --weights {source}; files that are models are .onnx and .pt2",
+        )
     if path.is_dir() and (path / "config.json").is_file():
         raise AliveError(f"{source} is a folder", f"Write hf:{source} for a model of transformers")
     return parse_rectangle(source)

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from ...data.files import Contents
 from ...errors import AliveError, expect
@@ -17,6 +17,7 @@ from ...feed import batches
 from ...feed.calls import taken
 from ...feed.forms import Form, Stream, resized
 from ...feed.raw import read
+from ...surgery.load.exported import BATCH_SIZE
 from ...surgery.load.onnx import OnnxNetwork
 from ...train.bars import bars
 from ...train.checkpoint import load_weights
@@ -80,6 +81,13 @@ def opened(typed: Typed) -> Opened:
     return Opened(network, form, source, (*notes, sample) if sample else notes, sample)
 
 
+def _batch_size(network: nn.Module) -> int | None:
+    """How many points a file takes at once, where it was written for so many alone."""
+    if isinstance(network, OnnxNetwork):
+        return network.batch_size
+    return network.meta.get(BATCH_SIZE) if isinstance(network, fx.GraphModule) else None
+
+
 def _checked(network: OnnxNetwork, form: Form) -> str:
     """Compare the first batch with onnxruntime, and say so."""
     given = taken(network, next(iter(form)))
@@ -128,8 +136,9 @@ def source_of(model: str, data: str | None) -> tuple[str, tuple[str, ...]]:
 def _chosen(typed: Typed, found: Any, network: nn.Module) -> tuple[Form, str]:
     """The points asked for, in batches as asked for, and in words which they are if not all."""
     form, sample = read(found, network, typed.point_axis), ""
-    if typed.batch_size is not None:
-        form = resized(form, typed.batch_size)
+    size = typed.batch_size or _batch_size(network)  # many files take one point at a time
+    if size is not None:
+        form = resized(form, size)
     if typed.points is not None:
         form, sample = batches.sample(form, network, typed.points, typed.seed, typed.point_axis)
     return form, sample

@@ -23,6 +23,7 @@ PLAIN = re.compile(
     r"[^/]+/(data/(weights|constants)/((weight|tensor)_\d+|\w+_config\.json)|data/sample_inputs/\w+\.pt|models/\w+\.json"
     r"|archive_format|archive_version|byteorder|version|\.data/\w+|\.format_version|\.storage_alignment)"
 )
+BATCH_SIZE = "alive batch size"
 AGAIN = "Export it again: torch.export.save(torch.export.export(model, (x,)), 'model.pt2')"
 SAME = [
     "relu6",
@@ -87,10 +88,18 @@ def from_exported(path: str | PathLike[str]) -> nn.Module:
         said = " ".join(str(error).split()).split(". ")[0] or type(error).__name__
         raise AliveError(f"torch cannot load {file}: {said}", AGAIN) from error
     assert isinstance(program, torch.fx.GraphModule)
+    program.meta[BATCH_SIZE] = _batch_size(program)
     for node in program.graph.nodes:
         _spell_out(node)
     program.recompile()
     return program
+
+
+def _batch_size(program: torch.fx.GraphModule) -> int | None:
+    """How many points the program takes at once, where it was exported for so many alone."""
+    first = next((node for node in program.graph.nodes if node.op == "placeholder"), None)
+    shape = tuple(getattr(first.meta.get("val"), "shape", ())) if first is not None else ()
+    return next((size if isinstance(size, int) else None for size in shape), None)
 
 
 def _read(file: Path) -> bytes:

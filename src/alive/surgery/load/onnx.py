@@ -60,10 +60,15 @@ class OnnxNetwork(nn.Module):
         for number, each in enumerate(graph.initializer):
             self._keep(each.name, torch.from_numpy(onnx.numpy_helper.to_array(each).copy()), number)
         known = {each.name for each in graph.initializer}
+        ops = [_op(onnx, node, version) for node in graph.node]
+        _expect_known(file, ops)
+        for number, op in enumerate(ops, len(known)):  # a weight may stand in a node of its own
+            if op.kind == "Constant":
+                self._keep(op.outputs[0], OPERATIONS["Constant"](op), number)
         self.inputs = tuple(each.name for each in graph.input if each.name not in known)
         self.outputs = tuple(each.name for each in graph.output)
-        self._ops = tuple(_op(onnx, node, version) for node in graph.node)
-        _expect_known(file, self._ops)
+        self.batch_size = _batch_size(graph, self.inputs)
+        self._ops = tuple(op for op in ops if op.kind != "Constant")
         names = [name if name.isidentifier() else f"input_{k}" for k, name in enumerate(self.inputs)]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         asked = inspect.Signature([inspect.Parameter(name, kind) for name in names])
@@ -114,9 +119,9 @@ class OnnxNetwork(nn.Module):
             theirs = session.run(list(self.outputs), {n: t.numpy() for n, t in zip(self.inputs, given, strict=True)})
         except Exception as error:
             said = " ".join(str(error).split())[:200]
-            raise AliveError(
-                f"onnxruntime cannot run {self._file} on these data: {said}", "Give data that fit it"
-            ) from None
+            size = self.batch_size
+            cure = f"Give it {size} points at once: batch_size={size}" if size else "Give data that fit it"
+            raise AliveError(f"onnxruntime cannot run {self._file} on these data: {said}", cure) from None
         ours = self._run(given)
         pairs = list(zip(ours if isinstance(ours, tuple) else (ours,), map(torch.from_numpy, theirs), strict=True))
         worst = max(float((a.double() - b.double()).abs().max()) if a.numel() else 0.0 for a, b in pairs)
@@ -127,6 +132,13 @@ class OnnxNetwork(nn.Module):
                 "Take the census of the model of torch that it was exported from",
             )
         return worst
+
+
+def _batch_size(graph: Any, inputs: Sequence[str]) -> int | None:
+    """How many points the graph takes at once, where its first input says so."""
+    first = next((each for each in graph.input if each.name in inputs[:1]), None)
+    sizes = first.type.tensor_type.shape.dim if first is not None else ()
+    return sizes[0].dim_value or None if sizes else None
 
 
 def _op(onnx: ModuleType, node: Any, version: int) -> Op:
