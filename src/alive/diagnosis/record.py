@@ -96,10 +96,16 @@ class LayerCensus:
         return Tally.of(self.states[met])
 
     @property
+    def straight(self) -> int:
+        """How many units are never off and bend nothing: the linear ones that stay where the activation is straight."""
+        on_line = (self.states == State.LINEAR) & (self.bottom >= self.activation.straight_from)
+        return int(on_line.sum())
+
+    @property
     def bends(self) -> bool | None:
-        """Whether some unit is nonlinear; a layer of dead and linear units bends nothing. None where it is unknown."""
+        """Whether some unit bends; a layer of dead and straight units bends nothing. None where it is unknown."""
         units = self.units
-        if units.nonlinear:
+        if units.nonlinear or units.linear > self.straight:
             return True
         return None if units.unknown or units.broken or not units.total else False
 

@@ -76,9 +76,10 @@ _ALL = (
         "units that are on for every point of the data",
         "The bias lies high, or all inputs of the unit are positive. It passes gradients, and bends nothing: on these "
         "data it is a linear map.",
-        "A unit is linear if its pre-activation is above the cutoff for every point, at every position. Units of "
-        "layers in which no unit bends are found by ALV004 instead. The threshold is a number of units of the layer, "
-        "or a share.",
+        "A unit is linear if its pre-activation is above the cutoff for every point, at every position. An activation "
+        "that curves where it is on, such as GELU or ELU, still bends there: its units are found only if they stay "
+        "where it is straight. Units of layers in which no unit bends are found by ALV004 instead. The threshold is a "
+        "number of units of the layer, or a share.",
         "Harmless to gradients. `alive.Jumpstart(model)` makes units bend; `alive shrink` merges linear units.",
         counts="units",
     ),
@@ -88,8 +89,9 @@ _ALL = (
         "warning",
         "layers in which every unit is dead or linear",
         "No unit is on for some points and off for others, so that the layer multiplies by a matrix. A network of such "
-        "layers is a linear map, however deep it is.",
-        "A layer bends nothing if it has no nonlinear unit, and no unit that is broken or unknown.",
+        "layers is a linear map, however deep it is, if nothing else in it bends: a softmax, a tanh, a norm.",
+        "A layer bends nothing if it has no nonlinear unit, and no unit that is broken or unknown. Activations that "
+        "curve where they are on, such as GELU or ELU, bend wherever a unit is on.",
         "`alive.Jumpstart(model)`; if the network is trained and good enough, `alive shrink` fuses such layers.",
     ),
     Rule(

@@ -31,6 +31,7 @@ CHOSEN_AGAIN = {
 }
 LOST = {HAVE_MERGED: "ALV006", VANISHED: "ALV007", EXPLODED: "ALV008"}  # the rule of each way to lose the signal
 BY_HAND = "make thin layers wider, or add skip connections or norms"
+BUT = ", if nothing else in it bends (a tanh, a softmax, a norm, a maximum)"
 
 
 class Advice(NamedTuple):
@@ -305,7 +306,7 @@ def _bends_nothing(census: Census) -> list[Advice]:
     if not flat:
         return []
     where = Names(census).few(flat)
-    whole = ", so the network is a linear map on these points" if len(flat) == len(census.layers) else ""
+    whole = f", so the network is a linear map on these points{BUT}" if len(flat) == len(census.layers) else ""
     layers = "1 layer bends" if len(flat) == 1 else f"{len(flat)} of {len(census.layers)} layers bend"
     found = f"{layers} nothing, because every unit there is dead or linear{whole}; the first: {where}"
     do = f"to make units bend, {_in_part(census)}"
@@ -314,13 +315,13 @@ def _bends_nothing(census: Census) -> list[Advice]:
 
 def _linear(census: Census) -> list[Advice]:
     """Units that are never off, in layers that bend something."""
-    some = [a for a in census.layers if a.units.linear and a.bends is not False and a.noun == UNIT]
+    some = [a for a in census.layers if a.straight and a.bends is not False and a.noun == UNIT]
     if not some:
         return []
-    worst = sorted(some, key=lambda a: -a.units.linear)
-    where = Names(census).few(worst, [f"{layer.units.linear} of {layer.units.total}" for layer in worst])
-    units = census.chosen(UNIT)
-    found = f"{units.linear} of {units.total} units are never off and bend nothing, most in {where}"
+    worst = sorted(some, key=lambda a: -a.straight)
+    where = Names(census).few(worst, [f"{layer.straight} of {layer.units.total}" for layer in worst])
+    straight = sum(layer.straight for layer in census.layers if layer.noun == UNIT)
+    found = f"{straight} of {census.chosen(UNIT).total} units are never off and bend nothing, most in {where}"
     harmless = "" if census.gone else "harmless to gradients; to make them bend, "
     return [Advice(found, f"{harmless}{_in_part(census)}", rule="ALV003")]
 
