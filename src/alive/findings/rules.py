@@ -121,10 +121,12 @@ _ALL = (
         "a vanished gradient",
         "error",
         "no gradient arrives at a layer",
-        "Each layer passes on less than it gets, and there are many; or all points are dead further up.",
+        "Each layer passes on less than it gets, and there are many; or all points are dead further up; or nothing "
+        "leads back there at all: `torch.no_grad()`, `detach()`, `.data`, numpy or an argmax cuts it off.",
         "The gradient at a layer has vanished if less than 1.2e-7 of that at the output arrives, on average over "
-        f"points. {GRADIENT}",
-        "A start that keeps the size of signals (`alive.nn.initialise_`), norms, or skips; `alive cure` tries them.",
+        f"points. It is cut off where autograd finds no way back. {GRADIENT}",
+        "A start that keeps the size of signals (`alive.nn.initialise_`), norms, or skips; `alive cure` tries them. "
+        "Take out what cuts it off, unless that part is to stay as it is.",
     ),
     Rule(
         "ALV008",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...taps import NOUNS
 from ...taps.selections import CODE, EXPERT, LATENT, UNIT
-from ..record import EXPLODED, HAVE_MERGED, VANISHED, Census, LayerCensus
+from ..record import CUT_OFF, EXPLODED, HAVE_MERGED, VANISHED, Census, LayerCensus
 from . import remedies
 from .remedies import cures, spoken
 from .scale import scale
@@ -31,6 +31,7 @@ CHOSEN_AGAIN = {
 }
 LOST = {HAVE_MERGED: "ALV006", VANISHED: "ALV007", EXPLODED: "ALV008"}  # the rule of each way to lose the signal
 BY_HAND = "make thin layers wider, or add skip connections or norms"
+CUTS = "torch.no_grad(), detach(), .data, numpy or an argmax in forward()"
 BUT = ", if nothing else in it bends (a tanh, a softmax, a norm, a maximum)"
 
 
@@ -64,6 +65,7 @@ def advise(census: Census, *, pull: float | None = None) -> list[Advice]:
         *(a for a in inputs if a.grave),
         *_no_point(census),
         *_alike(census),
+        *_cut_off(census),
         *_gone(census),
         *_explodes(census),
         *drowned(census, pull),
@@ -207,7 +209,7 @@ def _is_alike(layer: LayerCensus) -> bool:
 
 def _gone(census: Census) -> list[Advice]:
     """No signal passes: points have merged, or the gradient has vanished or exploded."""
-    if not census.losses or _all_die(census) or _is_broken(census):
+    if not census.losses or _all_die(census) or _is_broken(census) or is_cut_off(census):
         return []
     exploded = remedies.EXPLODES_AROUND if any(a.bypassed for a in census.layers) else remedies.EXPLODES
     findings = {EXPLODED: exploded, VANISHED: remedies.SIGNAL_GONE, HAVE_MERGED: remedies.SIGNAL_GONE}
@@ -217,6 +219,25 @@ def _gone(census: Census) -> list[Advice]:
         )
         for word, layer in census.losses
     ]
+
+
+def is_cut_off(census: Census) -> bool:
+    """Whether nothing leads back from the output to any layer."""
+    return any(word == CUT_OFF for word, _ in census.losses)
+
+
+def _cut_off(census: Census) -> list[Advice]:
+    """Nothing leads back to a layer: grave where that is so of all of them."""
+    if not census.cut_off:
+        return []
+    last = census.cut_off[-1]
+    if is_cut_off(census):
+        found = census.sentence(CUT_OFF, last, Names(census).of(last))
+        do = f"unless that is meant, look for what cuts it off: {CUTS}"
+        return [Advice(found, do, True, rule="ALV007", at=last.name)]
+    found = f"no gradient comes back to {Names(census).few(census.cut_off)}: nothing leads there from the output"
+    do = f"a frozen part, or one that this output does not use, is as it should be; else look for {CUTS}"
+    return [Advice(found, do, rule="ALV007", at=last.name)]
 
 
 def _explodes(census: Census) -> list[Advice]:
