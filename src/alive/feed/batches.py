@@ -162,6 +162,14 @@ def run(
         ) from error
 
 
+def _real_behind(batch: Any, first: Tensor) -> str:
+    """A later part of real numbers that looks more like inputs than a first one of a whole number a point."""
+    if not is_row(batch) or first.is_floating_point() or first.ndim > 1:
+        return ""
+    real = [x for x in batch[1:] if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1]
+    return f"{str(real[0].dtype).removeprefix('torch.')} {list(real[0].shape)}" if real else ""
+
+
 MIXED = re.compile(r"dtype|scalar type|input type|expected tensor for argument|must be (long|int|float)", re.IGNORECASE)
 
 
@@ -171,6 +179,11 @@ def _kinds(model: nn.Module, batch: Any, reason: str) -> str:
     if first is None or not MIXED.search(reason):
         return ""
     given, own = (str(dtype).removeprefix("torch.") for dtype in (first.dtype, precision(model)))
+    if real := _real_behind(batch, first):
+        return (
+            f"The first part of a batch is taken for the input: it holds {given} {list(first.shape)}, and a later one "
+            f"{real}; if the labels come first, {BY_HAND}"
+        )
     if not first.is_floating_point():
         return (
             f"The inputs are {given}, and the model computes with {own}: give it x.float() (in a file, "
