@@ -309,3 +309,14 @@ def test_names_are_no_markup():
         console = Console(file=StringIO(), width=120)
         console.print(replace(found, model="mine:make_model", data=f"mine:{name}"))
         assert f"mine:make_model on mine:{name}: 5 fresh networks" in console.file.getvalue()
+
+
+def test_lazy_layers_are_drawn_like_others():
+    x = torch.randn(60, 5)
+
+    def lazy():
+        return nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.ReLU(), nn.LazyLinear(2))
+
+    found = preflight(lazy, x, draws=4)
+    assert (found.draws, found.alike, found.points) == (4, False, 60)
+    assert found.verdict.startswith("fit to train")

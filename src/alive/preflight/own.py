@@ -38,7 +38,7 @@ class Draws:
     def network(self, number: int) -> nn.Module:
         """The network of one draw."""
         torch.manual_seed(self.seed + number)
-        return self.make()
+        return batches.materialise(self.make(), self.data, self.forward, self.point_axis)
 
     def census(self, network: nn.Module) -> Census:
         """What the network does with the points, and what comes back."""
@@ -64,6 +64,7 @@ def judged(
     first = make()
     form, sample = batches.sample(data, first, points, seed, point_axis)
     kept = Stream(list(form), point_axis)
+    batches.materialise(first, kept, forward, point_axis)
     drawn = Draws(make, kept, seed, forward, point_axis)
     second = drawn.network(1)
     fixed, alike = first is second, first is not second and _same(first, second)
