@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from importlib import import_module
 from io import StringIO
 
@@ -283,3 +284,39 @@ def test_the_advice_on_norms_that_have_seen_nothing_is_to_let_them_see():
     first, *others = advise(census(stack(30, 16, True), torch.randn(100, 8), gradient=True))
     assert first.found.startswith("30 batch norms (1 first) have seen no data yet")
     assert not any(advice.grave or advice.cures for advice in (first, *others))
+
+
+def test_a_network_from_which_no_gradient_comes_back_is_not_fit_to_train():
+    class NoGradient(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 16), nn.Linear(16, 2)
+
+        @torch.no_grad()
+        def forward(self, x):
+            return self.b(self.a(x).relu())
+
+    found = preflight(NoGradient, torch.randn(100, 4), draws=5)
+    assert found.shares.vanished.value == 1.0
+    assert "fit to train" not in found.verdict
+    assert [remedy.change.split(":")[0] for remedy in found.remedies] == ["look for what cuts the gradient off"]
+
+
+def test_names_are_no_markup():
+    """`mine:x` beside a colon is no emoji, and brackets are no style."""
+    found = by_size(3, 8, moons(), draws=5)
+    for name in ("x", "data[0]", "[red]"):
+        console = Console(file=StringIO(), width=120)
+        console.print(replace(found, model="mine:make_model", data=f"mine:{name}"))
+        assert f"mine:make_model on mine:{name}: 5 fresh networks" in console.file.getvalue()
+
+
+def test_lazy_layers_are_drawn_like_others():
+    x = torch.randn(60, 5)
+
+    def lazy():
+        return nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.ReLU(), nn.LazyLinear(2))
+
+    found = preflight(lazy, x, draws=4)
+    assert (found.draws, found.alike, found.points) == (4, False, 60)
+    assert found.verdict.startswith("fit to train")

@@ -109,6 +109,40 @@ def test_linear_units_in_a_layer_that_bends_are_harmless() -> None:
     assert "harmless to gradients" in said[0].do
 
 
+CURVED = (nn.ELU, nn.CELU, nn.SELU, nn.Softplus, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish)
+
+
+@pytest.mark.parametrize("kind", CURVED)
+def test_units_that_are_on_where_the_activation_curves_bend(kind: type[nn.Module]) -> None:
+    model = nn.Sequential(nn.Linear(1, 3), kind(), nn.Linear(3, 1)).double()
+    nn.init.ones_(model[0].weight)
+    x = torch.linspace(-0.4, 0.4, 9).double()[:, None]
+    for shift in (0.5, -0.2, 20.0):
+        nn.init.constant_(model[0].bias, shift)
+        low, middle, high = model[1](model[0](x))[[0, 4, 8], 0]
+        bends = bool((low - 2 * middle + high).abs() > 1e-3)
+        found = census(model, x)
+        if bends:
+            assert found.layers[0].bends
+            assert not {"ALV003", "ALV004"} & {advice.rule for advice in advise(found)}
+        elif kind not in (nn.Softplus, nn.GELU, nn.SiLU, nn.Mish):  # which never become quite straight
+            assert found.layers[0].bends is False
+
+
+def test_a_linear_map_is_called_so_only_if_nothing_else_bends() -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.head = nn.LSTM(X.shape[1], 4, batch_first=True), nn.Linear(4, 3)
+            nn.init.constant_(self.head.bias, 9.0)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.cell(x[:, None])[0][:, -1]).relu()
+
+    (said,) = [advice.found for advice in advise(census(Recurrent(), X)) if advice.rule == "ALV004"]
+    assert "a linear map on these points, if nothing else in it bends" in said
+
+
 def test_a_healthy_network_gets_no_advice_of_weight() -> None:
     model = dense(2, 32)
     nn.init.normal_(model[0].weight)

@@ -227,6 +227,15 @@ SETS: dict[str, Any] = {
     "generator": (X[k : k + 5] for k in (0, 5)),
     "data frame": Frame({name: NUMPY[:, k] for k, name in enumerate("abc")}),
     "data frame with classes": Frame({**{n: NUMPY[:, k] for k, n in enumerate("abc")}, "label": ["u", "v"] * 5}),
+    "list of examples of tensors": [(X[k], Y[k]) for k in range(10)],
+    "list of examples of arrays": [(NUMPY[k], np.int64(k)) for k in range(10)],
+    "list of examples of lists": [(X[k].tolist(), k) for k in range(10)],
+    "data frame and column": (Frame({name: NUMPY[:, k] for k, name in enumerate("aby")}), np.arange(10)),
+    "two data frames": (Frame({name: NUMPY[:, k] for k, name in enumerate("abc")}), Frame({"y": ["u", "v"] * 5})),
+    "data frame of several targets": (
+        Frame({n: NUMPY[:, k] for k, n in enumerate("abc")}),
+        Frame({"u": NUMPY[:, 0], "v": NUMPY[:, 1]}),
+    ),
     "data frame with a target": Frame({"label": np.arange(10), **{n: NUMPY[:, k] for k, n in enumerate("abc")}}),
 }
 
@@ -454,10 +463,13 @@ def test_a_sample_is_drawn_of_the_whole_and_kept_in_order(data: Any) -> None:
         (Embedded(), X, r"The inputs are float32: if they are token ids .*x.long\(\)"),
         (RELU, [(X[0], 1), (X[1, :2], 0)], "cannot be put together to a batch.*collate_fn"),
         (RELU, Failing(), r"reading batch 0 of the data failed with KeyError: 3 \(test_census_data.py, line \d+\)"),
+        (RELU, [(torch.arange(10), X)], r"first part .* holds int64 \[10\], and a later one float32 \[10, 3\]; if the"),
+        (RELU, X.to("meta"), r"the inputs \[10, 3\] lie on the meta device and have no values"),
+        (RELU, (Frame({"a": ["x"] * 10}), Y), "column 'a' of the table holds no numbers"),
         (Join(), X, "missing 1 required positional argument: 'b'"),
         (Join(), [(X,)], r"forward\(\) needs 2 inputs \(a, b\), and a batch has 1"),
     ],
-    ids=range(38),
+    ids=range(41),
 )
 def test_what_cannot_be_counted_is_one_error_with_cause_and_cure(model: Any, data: Any, said: str) -> None:
     with pytest.raises(AliveError, match=said) as caught:

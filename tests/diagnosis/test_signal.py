@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from alive import Census, census
 from alive.diagnosis import Limit
+from alive.diagnosis.advice import advise
 from alive.errors import AliveError
 
 
@@ -256,7 +257,7 @@ def test_a_detached_branch_gets_no_gradient() -> None:
     found = census(Stopped(), torch.randn(30, 4), gradient=True)
     assert found["a → relu"].signal.gradient == 0
     assert found["b → relu"].signal.gradient > 0
-    assert "vanished" in found.words(found["a → relu"])
+    assert "cut off" in found.words(found["a → relu"])
 
 
 def test_an_exploding_network_is_said_to_be_one() -> None:
@@ -353,3 +354,71 @@ def test_a_limit_on_a_gradient_that_was_not_measured_is_open() -> None:
     limit = Limit.parse("gradient<1e-6")
     assert limit.wants_gradient
     assert limit.is_open(census(mlp(2, 4), torch.randn(20, 8)))
+
+
+# Cut off: autograd finds no way back.
+
+
+class Severed(nn.Module):
+    """Two hidden layers; `how` stands between them, `end` behind the output."""
+
+    def __init__(self, how: Callable[[Tensor], Tensor], end: Callable[[Tensor], Tensor] = lambda y: y) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.how, self.end = nn.Linear(8, 9), nn.Linear(9, 9), nn.Linear(9, 3), how, end
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.end(self.c(self.b(self.how(self.a(x).relu())).relu()))
+
+
+WAYS: dict[str, Callable[[Tensor], Tensor]] = {
+    "detach": Tensor.detach,
+    "data": lambda h: h.data,
+    "numpy": lambda h: torch.from_numpy(h.detach().numpy()),
+    "new tensor": lambda h: torch.tensor(h.tolist()),
+}
+
+
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+def test_a_part_that_is_cut_off_is_told_and_is_not_grave(how: Callable[[Tensor], Tensor]) -> None:
+    model, x = Severed(how), torch.randn(50, 8)
+    assert torch.autograd.grad(model(x).sum(), model.a.weight, allow_unused=True) == (None,)
+    found = census(model, [x[:20], x[20:]], gradient=True)
+    cut = [[word for word in found.words(layer) if word != "bends nothing"] for layer in found.layers]
+    assert cut == [["cut off"], []]
+    (said,) = [advice for advice in advise(found) if advice.rule == "ALV007"]
+    assert "a → relu" in said.found
+    assert not said.grave
+    assert not found.gone
+    assert Limit.parse("gradient<1e-6").holds(found)
+
+
+@pytest.mark.parametrize("end", [Tensor.detach, lambda y: y.argmax(1), lambda y: y.round().int()])
+def test_a_network_from_which_nothing_comes_back_can_hardly_learn(end: Callable[[Tensor], Tensor]) -> None:
+    found = census(Severed(lambda h: h, end), torch.randn(50, 8), gradient=True)
+    assert len(found.cut_off) == 2
+    assert "no gradient comes back" in found.gone
+    first = advise(found)[0]
+    assert first.grave
+    assert first.rule == "ALV007"
+    assert "detach()" in first.do
+    assert "was not measured" not in str(found)
+
+
+def test_a_head_of_zeros_and_one_that_the_loss_leaves_out_are_no_alarm() -> None:
+    model = mlp(2, 9)
+    nn.init.zeros_(model[-1].weight)
+    assert not census(model, torch.randn(50, 8), gradient=True).cut_off
+
+    class Heads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.value, self.policy = nn.Linear(8, 9), nn.Linear(9, 4), nn.Linear(9, 4)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            h = self.body(x).relu()
+            return self.value(h).relu(), self.policy(h).relu()
+
+    data = torch.randn(50, 8), torch.randn(50, 4)
+    found = census(Heads(), data, loss=lambda output, y: nn.functional.mse_loss(output[1], y))
+    assert [layer.label for layer in found.cut_off] == ["value → relu"]
+    assert not any(advice.grave for advice in advise(found))

@@ -64,6 +64,7 @@ CASES = {
     "all fail": (infinite, (X, Y), {"cures": ["rate/10", "jumpstart"]}, "no network could be trained, under any cure"),
     "no model": (lambda: 3, (X, Y), {}, "gave a int, not a torch.nn.Module"),
     "frozen": (frozen, (X, Y), {}, "no parameter to train"),
+    "lazy": (lambda: nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 1)), (X, Y), {}, "lazy layers"),
     "same targets": (make_model, (X, torch.zeros(40)), {}, "targets of data are the same|at least two classes"),
     "no targets": (make_model, X, {}, "no targets"),
     "unknown cure": (make_model, (X, Y), {"cures": ["mirored"]}, "did you mean 'mirrored'"),

@@ -54,6 +54,63 @@ def test_from_a_resnet_through_a_phase_out_to_an_onnx_file(tmp_path):
     assert float((theirs == data.test_y).float().mean()) > 0.85
 
 
+class Heads(nn.Module):
+    """Two heads on one body; `how` says what it returns."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.body, self.how = nn.Linear(3, 4), how
+
+    def forward(self, x):
+        h = self.body(x).relu()
+        return self.how(h, h.sum(1))
+
+
+@pytest.mark.parametrize(
+    ("how", "names"),
+    [
+        (lambda h, s: (h, s), ["output_0", "output_1"]),
+        (lambda h, s: {"values": h, "a": s}, ["values", "a"]),
+        (lambda h, s: [h], ["output"]),
+    ],
+)
+def test_models_of_several_outputs_are_written(tmp_path, how, names):
+    model, x = Heads(how).eval(), torch.randn(5, 3)
+    assert to_onnx(model, tmp_path / "heads.onnx", x).difference < 1e-5
+    assert to_exported(model, tmp_path / "heads.pt2", x).difference == 0
+    session = onnxruntime.InferenceSession(str(tmp_path / "heads.onnx"), providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == names
+    said = [torch.from_numpy(y) for y in session.run(None, {"input": x.numpy()})]
+    h = model.body(x).relu()
+    for theirs, ours in zip(said, (h, h.sum(1)), strict=False):
+        torch.testing.assert_close(theirs, ours.detach())
+
+
+def test_forward_of_any_number_of_inputs_is_written(tmp_path):
+    class Open(Heads):
+        def forward(self, *inputs):
+            return self.body(inputs[0])
+
+    assert to_onnx(Open(None), tmp_path / "open.onnx", torch.randn(5, 3)).difference < 1e-5
+
+
+@pytest.mark.parametrize("write", [to_onnx, to_exported])
+def test_what_cannot_be_written_says_why_in_one_line(tmp_path, write):
+    with pytest.raises(AliveError, match="returns str, and only tensors can be written") as error:
+        write(Heads(lambda h, s: (h, "done")), tmp_path / "file", torch.randn(5, 3))
+    assert "\n" not in str(error.value)
+
+    class Branching(Heads):
+        def forward(self, x):
+            return self.body(x) if x.sum() > 0 else -self.body(x)
+
+    with pytest.raises(AliveError, match="cannot be exported: Could not guard on data-dependent") as error:
+        write(Branching(None), tmp_path / "file", torch.randn(5, 3))
+    assert "\n" not in str(error.value)
+    assert "\x1b" not in str(error.value)
+    assert not (tmp_path / "file").exists()
+
+
 def test_a_file_of_torch_export_takes_any_batch(tmp_path):
     net = COMPARED["van"].dense(5, 3, depth=3, width=6).eval()
     for gate in gates(net).values():

@@ -46,6 +46,7 @@ def shrink(
 ) -> None:
     """Remove dead units and merge linear ones; outputs stay the same on the data, or with --box on all inputs in it."""
     from .. import surgery
+    from ..feed import batches
     from ..feed.threads import few_threads
     from ..files import expect_writable
     from ..findings.sheet import shrink_sheet
@@ -69,7 +70,7 @@ def shrink(
     )
     with interruptible(), pure(wanted.is_pure), traced(whole):
         opened = sources.opened(typed)
-        network = opened.model.eval()
+        network = batches.materialise(opened.model, opened.data).eval()
         given, other, said = _held_out(typed, opened.data)
         note((*opened.notes, *said))
         with few_threads(network):

@@ -39,6 +39,8 @@ class Backward:
         self._loss = loss
         self._ears: dict[str, _Ear] = {}
         self._norms: dict[str, Tensor | None] = {}
+        self._cut: Callable[[str], bool] = lambda name: False
+        self._points = 0
 
     def expect(self) -> None:
         """A batch comes."""
@@ -52,6 +54,7 @@ class Backward:
     def run(self, output: Any, targets: Any, points: int, point_axis: int | None) -> None:
         """Go back from the output."""
         ends = [t for t in tensors(output) if t.requires_grad and t.is_floating_point()]
+        self._points, self._cut = points, lambda name: not ends
         if not ends or not points:
             return
         with torch.enable_grad():
@@ -67,8 +70,10 @@ class Backward:
             ) from error
         share = 1.0 if self._loss is None else _mean_norm(found[len(self._ears) :], points, point_axis)
         for (name, ear), gradient in zip(self._ears.items(), found, strict=False):
-            arrived = torch.zeros(points).double() if gradient is None else norms(gradient, ear.layout, points)
+            arrived = None if gradient is None else norms(gradient, ear.layout, points)
             self._norms[name] = None if arrived is None or not share else arrived.cpu() / share
+        cut = {name for name, gradient in zip(self._ears, found, strict=False) if gradient is None}
+        self._cut = cut.__contains__
 
     def _start(self, output: Any, targets: Any, ends: Sequence[Tensor], points: int, point_axis: int | None) -> Tensor:
         """The number whose gradient is taken."""
@@ -93,6 +98,8 @@ class Backward:
 
     def arrived(self, name: str, signal: Signal) -> Signal:
         """The signal of a layer with the gradient that arrived there."""
+        if self._points and self._cut(name):
+            return replace(signal, arrived=0.0, silent_points=self._points, judged=self._points, cut=True)
         found = self._norms.get(name)
         if found is None:
             return signal

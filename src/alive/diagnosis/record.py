@@ -25,6 +25,7 @@ from .signal import UNMEASURED, Signal
 
 ALIVE = -1  # in `died_at`: the point reached the output
 BENDS_NOTHING, HAVE_MERGED, VANISHED, EXPLODED = "bends nothing", "merged", "vanished", "exploded"
+CUT_OFF = "cut off"
 
 
 class Tally(NamedTuple):
@@ -96,10 +97,16 @@ class LayerCensus:
         return Tally.of(self.states[met])
 
     @property
+    def straight(self) -> int:
+        """How many units are never off and bend nothing: the linear ones that stay where the activation is straight."""
+        on_line = (self.states == State.LINEAR) & (self.bottom >= self.activation.straight_from)
+        return int(on_line.sum())
+
+    @property
     def bends(self) -> bool | None:
-        """Whether some unit is nonlinear; a layer of dead and linear units bends nothing. None where it is unknown."""
+        """Whether some unit bends; a layer of dead and straight units bends nothing. None where it is unknown."""
         units = self.units
-        if units.nonlinear:
+        if units.nonlinear or units.linear > self.straight:
             return True
         return None if units.unknown or units.broken or not units.total else False
 
@@ -200,12 +207,14 @@ class Census:
         return together(self, other)
 
     def words(self, layer: LayerCensus) -> tuple[str, ...]:
-        """What is wrong with the signal in a layer: bends nothing, merged, vanished, exploded."""
+        """What is wrong with the signal in a layer: bends nothing, merged, vanished, exploded, cut off."""
         found = [BENDS_NOTHING] if layer.bends is False else []
         if self._merged(layer.signal):
             found.append(HAVE_MERGED)
         gradient = layer.signal.gradient
-        if gradient is not None:
+        if layer.signal.cut:
+            found.append(CUT_OFF)
+        elif gradient is not None:
             found += [EXPLODED] if has_exploded(gradient) else []
             found += [VANISHED] if has_vanished(gradient) and (gradient or self._is_shut(layer)) else []
         return tuple(found)
@@ -219,8 +228,11 @@ class Census:
     def losses(self) -> tuple[tuple[str, LayerCensus], ...]:
         """What ends the signal on its only way, and where: merged, then exploded or vanished; empty where it passes.
 
-        Batch norms that have seen no data are no norms yet: what they do in eval mode is no verdict on training.
+        Where every layer is cut off, that alone. Batch norms that have seen no data are no norms yet: what they do in
+        eval mode is no verdict on training.
         """
+        if self.cut_off and len(self.cut_off) == sum(layer.noun == "unit" for layer in self.layers):
+            return ((CUT_OFF, self.cut_off[-1]),)
         on_path = [] if self.unsettled else [layer for layer in self.layers if not layer.bypassed]
         words = {layer.name: self.words(layer) for layer in on_path}
         merged = [layer for layer in on_path if self._stays_merged(layer)]
@@ -228,6 +240,11 @@ class Census:
         vanished = [layer for layer in reversed(on_path) if VANISHED in words[layer.name]]
         found = ((HAVE_MERGED, merged), (EXPLODED, exploded), (VANISHED, [] if exploded else vanished))
         return tuple((word, layers[0]) for word, layers in found if layers)
+
+    @property
+    def cut_off(self) -> tuple[LayerCensus, ...]:
+        """The layers to which nothing leads back from the output, or from the loss."""
+        return tuple(layer for layer in self.layers if layer.signal.cut)
 
     @property
     def gone(self) -> str:
@@ -242,6 +259,8 @@ class Census:
                 f"all points have become one from {name} on: they differ there by {layer.signal.spread:.1e} of their "
                 f"size, and at the end by {end.spread:.1e}"
             )
+        if word == CUT_OFF:
+            return f"no gradient comes back to {name}, or to any layer before: nothing leads there from the output"
         first = self.layers[0]
         further = "" if layer is first else f", and {first.signal.gradient or 0.0:.1e} at the first layer"
         return (

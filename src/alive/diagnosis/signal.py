@@ -57,6 +57,7 @@ class Signal:
     together  of the units: the sum over points of products of their distances from the mean [C, C], up to 512 of them
     square    the sum of all squares, of so many numbers
     arrived   the sum over points of the norms of the gradient, where it was asked for; `silent_points` have none at all
+    cut       whether nothing leads back here from the output: behind detach(), no_grad(), numpy or an argmax
     """
 
     points: int
@@ -69,6 +70,7 @@ class Signal:
     arrived: float | None = None
     silent_points: int = 0
     judged: int = 0
+    cut: bool = False
 
     @property
     def size(self) -> float:
@@ -134,6 +136,7 @@ class Signal:
             None if self.arrived is None or other.arrived is None else self.arrived + other.arrived,
             self.silent_points + other.silent_points,
             self.judged + other.judged,
+            self.cut and other.cut,
         )
 
     def _alike(self, other: Signal) -> bool:

@@ -78,6 +78,8 @@ def narrowed(given: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 def moved(batch: Any, device: torch.device, dtype: torch.dtype | None = None) -> Any:
     """The batch with all its tensors on the device, and its arrays as tensors."""
+    if isinstance(batch, Tensor) and batch.is_meta:
+        raise AliveError(f"the inputs {list(batch.shape)} lie on the meta device and have no values", "Give real ones")
     if hasattr(batch, "to"):  # tensors, and what libraries make of them
         return batch.to(device)
     if hasattr(batch, "__array__") and not hasattr(batch, "columns"):

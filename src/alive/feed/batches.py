@@ -20,7 +20,7 @@ from .calls import BY_HAND, TARGETS, is_row, taken
 from .forms import SIZE, Form, some
 from .raw import read
 
-__all__ = ["SIZE", "inputs", "main", "moved", "of", "points_in", "run", "sample", "targets", "tensors"]
+__all__ = ["SIZE", "inputs", "main", "materialise", "moved", "of", "points_in", "run", "sample", "targets", "tensors"]
 
 
 def of(data: Any, model: nn.Module, point_axis: int | None = 0) -> Iterator[Any]:
@@ -162,6 +162,26 @@ def run(
         ) from error
 
 
+def _real_behind(batch: Any, first: Tensor) -> str:
+    """A later part of real numbers that looks more like inputs than a first one of a whole number a point."""
+    if not is_row(batch) or first.is_floating_point() or first.ndim > 1:
+        return ""
+    real = [x for x in batch[1:] if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1]
+    return f"{str(real[0].dtype).removeprefix('torch.')} {list(real[0].shape)}" if real else ""
+
+
+def materialise(
+    model: nn.Module, data: Any, forward: Callable[[nn.Module, Any], Any] | None = None, point_axis: int | None = 0
+) -> nn.Module:
+    """The same model; lazy layers get their weights by a pass over the first batch, in eval mode."""
+    lazy = (nn.UninitializedParameter, nn.UninitializedBuffer)
+    if any(isinstance(held, lazy) for held in chain(model.parameters(), model.buffers())):
+        was = model.training
+        run(model.eval(), next(of(data, model, point_axis)), 0, forward)
+        model.train(was)
+    return model
+
+
 MIXED = re.compile(r"dtype|scalar type|input type|expected tensor for argument|must be (long|int|float)", re.IGNORECASE)
 
 
@@ -171,6 +191,11 @@ def _kinds(model: nn.Module, batch: Any, reason: str) -> str:
     if first is None or not MIXED.search(reason):
         return ""
     given, own = (str(dtype).removeprefix("torch.") for dtype in (first.dtype, precision(model)))
+    if real := _real_behind(batch, first):
+        return (
+            f"The first part of a batch is taken for the input: it holds {given} {list(first.shape)}, and a later one "
+            f"{real}; if the labels come first, {BY_HAND}"
+        )
     if not first.is_floating_point():
         return (
             f"The inputs are {given}, and the model computes with {own}: give it x.float() (in a file, "

@@ -42,12 +42,16 @@ def read(data: Any, model: nn.Module, point_axis: int | None = 0) -> Form:
     if isinstance(data, Data):
         _expect_first(point_axis, f"the points of {data.name}")
         return of_record(data)
-    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
+    if _is_frame(data):
         data = Contents("table", _table(data), is_table=True)
     if isinstance(data, Contents):
         data = each(data.train, _ids) if data.is_table and _looks_up(model) else data.train
+    if isinstance(data, list) and data and _is_example(data[0], Asked.of(model)):
+        return _items(data, point_axis, dtype)
     if is_array(data):
         data = tensor(data, dtype)
+    if isinstance(data, tuple):
+        data = tuple(_rows(part, model, is_input=not place) for place, part in enumerate(data))
     if isinstance(data, Tensor | Mapping) and point_axis is None:
         return Stream([data], None)
     if isinstance(data, Tensor):
@@ -94,7 +98,7 @@ def _others(data: Any, asked: Asked, point_axis: int | None, dtype: torch.dtype)
     """Data sets of torch and their like, lists of examples, and anything else that yields batches."""
     if isinstance(data, TensorDataset) and point_axis == 0 and len({len(x) for x in data.tensors}) == 1:
         return Columns(data.tensors, 0, len(data))
-    if isinstance(data, Dataset) or _is_set(data) or (isinstance(data, list) and data and _is_example(data[0], asked)):
+    if isinstance(data, Dataset) or _is_set(data):
         return _items(data, point_axis, dtype)
     if isinstance(data, Iterable) and not isinstance(data, bytes | type):
         return Stream(data, point_axis)
@@ -137,9 +141,30 @@ def _is_set(data: Any) -> bool:
 def _is_example(item: Any, asked: Asked) -> bool:
     """Whether it is one example: its label is a number, where a batch has a tensor of them."""
     if isinstance(item, Mapping):
-        return any(isinstance(item.get(name), int | float) for name in TARGETS if name not in asked.names)
+        return any(_is_number(item.get(name)) for name in TARGETS if name not in asked.names)
     is_pair = is_row(item) and len(item) == 2 and asked.inputs == 1
-    return is_pair and isinstance(item[1], int | float) and not isinstance(item[0], int | float)
+    return is_pair and _is_number(item[1]) and not _is_number(item[0])
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one number, also as a tensor or array without axes."""
+    return isinstance(value, int | float) or (hasattr(value, "shape") and value.shape == ())
+
+
+def _is_frame(data: Any) -> bool:
+    """Whether it is a data frame, of pandas, polars or another library."""
+    return hasattr(data, "columns") and hasattr(data, "to_numpy")
+
+
+def _rows(part: Any, model: nn.Module, *, is_input: bool) -> Any:
+    """A data frame that is one part of (x, y), as an array: inputs are real numbers, unless the model looks them up."""
+    if not _is_frame(part):
+        return part
+    columns = {str(name): np.asarray(part[name]) for name in part.columns}
+    if len(columns) == 1 and not is_input:
+        return _classes(*columns.values())
+    x = _stacked(columns)
+    return _ids(x) if _looks_up(model) and is_input else x
 
 
 def _mapping(data: Mapping[str, Any], axis: int, dtype: torch.dtype) -> Columns:
@@ -220,18 +245,30 @@ def _table(frame: Any) -> Any:
     """A data frame as inputs and, where a column is named so, targets."""
     columns = {str(name): np.asarray(frame[name]) for name in frame.columns}
     targets = [name for name in columns if name.lower() in TARGETS]
-    text = [name for name, column in columns.items() if column.dtype.kind not in "biuf" or column.ndim != 1]
-    strange = [name for name in text if name not in targets]
-    if strange:
-        raise AliveError(
-            f"column {strange[0]!r} of the table holds no numbers", "Leave it out, or turn it into numbers"
-        )
     if len(targets) > 1 or len(columns) == len(targets):
         names = ", ".join(columns) or "no columns"
         raise AliveError(
             f"the table has {names}, of which {len(targets)} look like targets",
             "Keep inputs, and one of targets at most",
         )
-    x = np.stack([column.astype(np.float64) for name, column in columns.items() if name not in targets], 1)
-    y = columns[targets[0]] if targets else None
-    return x if y is None else (x, numbered(y.astype(str)) if text else y)
+    x = _stacked({name: column for name, column in columns.items() if name not in targets})
+    return (x, _classes(columns[targets[0]])) if targets else x
+
+
+def _classes(column: np.ndarray) -> Any:
+    """A column of targets: numbers as they are, words numbered."""
+    return column if _is_numeric(column) else numbered(column.astype(str))
+
+
+def _stacked(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Columns of numbers, side by side; one of anything else is refused."""
+    strange = [name for name, column in columns.items() if not _is_numeric(column)]
+    if strange:
+        raise AliveError(
+            f"column {strange[0]!r} of the table holds no numbers", "Leave it out, or turn it into numbers"
+        )
+    return np.stack([column.astype(np.float64) for column in columns.values()], 1)
+
+
+def _is_numeric(column: np.ndarray) -> bool:
+    return column.dtype.kind in "biuf" and column.ndim == 1

@@ -111,7 +111,7 @@ def _by_layer(census: Census, said: Mapping[str, Advice]) -> Iterator[Finding]:
         told: list[tuple[str, int | None, int | None, str]] = [
             ("ALV001", units.dead, units.total, f"of {name} are off for every point"),
             ("ALV002", 0 if dying else layer.first_deaths, census.points.total, f"die at {name}: every unit is off"),
-            ("ALV003", 0 if layer.bends is False else units.linear, units.total, f"of {name} are never off"),
+            ("ALV003", 0 if layer.bends is False else layer.straight, units.total, f"of {name} are never off"),
             ("ALV005", units.broken, units.total, f"of {name} are NaN or infinite for some point"),
         ]
         for rule, count, total, text in told:

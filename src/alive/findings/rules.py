@@ -76,9 +76,10 @@ _ALL = (
         "units that are on for every point of the data",
         "The bias lies high, or all inputs of the unit are positive. It passes gradients, and bends nothing: on these "
         "data it is a linear map.",
-        "A unit is linear if its pre-activation is above the cutoff for every point, at every position. Units of "
-        "layers in which no unit bends are found by ALV004 instead. The threshold is a number of units of the layer, "
-        "or a share.",
+        "A unit is linear if its pre-activation is above the cutoff for every point, at every position. An activation "
+        "that curves where it is on, such as GELU or ELU, still bends there: its units are found only if they stay "
+        "where it is straight. Units of layers in which no unit bends are found by ALV004 instead. The threshold is a "
+        "number of units of the layer, or a share.",
         "Harmless to gradients. `alive.Jumpstart(model)` makes units bend; `alive shrink` merges linear units.",
         counts="units",
     ),
@@ -88,8 +89,9 @@ _ALL = (
         "warning",
         "layers in which every unit is dead or linear",
         "No unit is on for some points and off for others, so that the layer multiplies by a matrix. A network of such "
-        "layers is a linear map, however deep it is.",
-        "A layer bends nothing if it has no nonlinear unit, and no unit that is broken or unknown.",
+        "layers is a linear map, however deep it is, if nothing else in it bends: a softmax, a tanh, a norm.",
+        "A layer bends nothing if it has no nonlinear unit, and no unit that is broken or unknown. Activations that "
+        "curve where they are on, such as GELU or ELU, bend wherever a unit is on.",
         "`alive.Jumpstart(model)`; if the network is trained and good enough, `alive shrink` fuses such layers.",
     ),
     Rule(
@@ -119,10 +121,12 @@ _ALL = (
         "a vanished gradient",
         "error",
         "no gradient arrives at a layer",
-        "Each layer passes on less than it gets, and there are many; or all points are dead further up.",
+        "Each layer passes on less than it gets, and there are many; or all points are dead further up; or nothing "
+        "leads back there at all: `torch.no_grad()`, `detach()`, `.data`, numpy or an argmax cuts it off.",
         "The gradient at a layer has vanished if less than 1.2e-7 of that at the output arrives, on average over "
-        f"points. {GRADIENT}",
-        "A start that keeps the size of signals (`alive.nn.initialise_`), norms, or skips; `alive cure` tries them.",
+        f"points. It is cut off where autograd finds no way back. {GRADIENT}",
+        "A start that keeps the size of signals (`alive.nn.initialise_`), norms, or skips; `alive cure` tries them. "
+        "Take out what cuts it off, unless that part is to stay as it is.",
     ),
     Rule(
         "ALV008",

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ..diagnosis import Census, census
+from ..diagnosis.advice.findings import CUTS, is_cut_off
 from ..diagnosis.norms import fresh_norms, settle
 from ..errors import AliveError
 from ..feed import batches
@@ -37,7 +38,7 @@ class Draws:
     def network(self, number: int) -> nn.Module:
         """The network of one draw."""
         torch.manual_seed(self.seed + number)
-        return self.make()
+        return batches.materialise(self.make(), self.data, self.forward, self.point_axis)
 
     def census(self, network: nn.Module) -> Census:
         """What the network does with the points, and what comes back."""
@@ -63,13 +64,14 @@ def judged(
     first = make()
     form, sample = batches.sample(data, first, points, seed, point_axis)
     kept = Stream(list(form), point_axis)
+    batches.materialise(first, kept, forward, point_axis)
     drawn = Draws(make, kept, seed, forward, point_axis)
     second = drawn.network(1)
     fixed, alike = first is second, first is not second and _same(first, second)
     alone = fixed or alike
     counted = [drawn.census(_spare(first))] if alone else list(_all(drawn, draws))
     shares = Shares.of(counted, fixed=alone)
-    remedies = tuple(_remedies(drawn, first, 0 if alone else draws)) if shares.lost.value >= RISK else ()
+    remedies = tuple(_remedies(drawn, first, counted, fixed=alone)) if shares.lost.value >= RISK else ()
     totals = torch.tensor([[_part(found.points), _part(found.units)] for found in counted], dtype=torch.float64)
     return Preflight(
         model=name,
@@ -120,9 +122,12 @@ def middle(values: list[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def _remedies(drawn: Draws, like: nn.Module, draws: int) -> Iterator[Remedy]:
+def _remedies(drawn: Draws, like: nn.Module, counted: list[Census], *, fixed: bool) -> Iterator[Remedy]:
     """Other starts that the model can be given, each measured on fresh networks; and what only training shows."""
-    tried = []
+    if all(is_cut_off(found) for found in counted):
+        yield Remedy(f"look for what cuts the gradient off: {CUTS}", None)
+        return
+    draws, tried = 0 if fixed else len(counted), []
     for start in (start for start in STARTS if start in starts_for(like)):
         change = f'start from alive.nn.initialise_(model, "{start}")'
         try:

@@ -30,7 +30,8 @@ class Shares(NamedTuple):
 
     born_dead      every point is dead in some layer
     merged         of the others: all points have become one
-    vanished       of those not born dead, merged or not: the gradient has vanished on its way back, or exploded
+    vanished       of those not born dead, merged or not: the gradient has vanished on its way back, exploded, or is cut
+                   off from every layer
     only_vanished  of these, the ones whose points have not merged
     """
 
@@ -45,7 +46,7 @@ class Shares(NamedTuple):
         dead = torch.tensor([is_dead(found) for found in counted])
         lost = [{word for word, _ in found.losses} for found in counted]
         merged = torch.tensor(["merged" in words for words in lost]) & ~dead
-        vanished = torch.tensor([bool(words & {"vanished", "exploded"}) for words in lost]) & ~dead
+        vanished = torch.tensor([bool(words & {"vanished", "exploded", "cut off"}) for words in lost]) & ~dead
         return cls(*(share(column, fixed=fixed) for column in (dead, merged, vanished, vanished & ~merged)))
 
     @property
@@ -168,7 +169,8 @@ class Preflight:
 
         what = "one network" if self.fixed else f"{self.draws} fresh networks"
         seen = self.sample or f"{self.points} points"
-        grid = Table(title=f"{self.model} on {self.data}: {what}, {seen}", header_style="bold")
+        title = Text(f"{self.model} on {self.data}: {what}, {seen}", style="italic")  # no markup: :x: is no emoji
+        grid = Table(title=title, header_style="bold")
         grid.add_column("what")
         grid.add_column("share ± standard error", justify="right")
         for name, told in self._rows():

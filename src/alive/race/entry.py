@@ -220,6 +220,11 @@ def _trained(name: str, model: nn.Module) -> list[nn.Parameter]:
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise AliveError(f"the model of {name} has no parameter to train", "Let some of its weights require gradients")
+    if any(isinstance(p, nn.UninitializedParameter) for p in trained):
+        raise AliveError(
+            f"the model of {name} has lazy layers, which have no weights yet",
+            "Run it on an example before it is returned",
+        )
     return trained
 
 

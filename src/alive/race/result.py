@@ -135,7 +135,8 @@ def table(outcome: Outcome) -> Table:
     n = len(outcome.seeds)
     over = f"mean ± spread over {n} seeds" if n > 1 else "one seed"
     caption = f"{over}; chance {number(outcome.chance)}; {outcome.settings}"
-    grid = Table(caption=caption, title=f"{outcome.model} on {outcome.data}")
+    title = Text(f"{outcome.model} on {outcome.data}", style="italic")  # no markup: :x: is no emoji
+    grid = Table(caption=Text(caption, style="dim italic"), title=title)
     grid.add_column("cure")
     for name in (judge, "trains", "steps", "dead units", "dead points"):
         grid.add_column(name, justify="right")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import logging
+import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from ..errors import AliveError, expect
 from ..files import expect_writable, write_atomically
@@ -23,7 +27,8 @@ from .reading import copied, evaluating, largest_difference, outputs
 
 INSTALL = 'Run pip install ".[export]" in your clone of alive'
 EXPORTER_WARNINGS = (r"`isinstance\(treespec, LeafSpec\)` is deprecated",)
-Runner = Callable[[Tensor], Tensor]
+Runner = Callable[[Tensor], Any]
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ def to_onnx(
 
     The outputs on the example [N, ...], and on batches of other sizes, must agree with the model's within `tolerance`
     of the largest output, or nothing is written. Path and example may change places: torch's own exporter
-    has the example first.
+    has the example first. Of several tensors that are returned, a mapping's keep their names; others are output_0 ...
 
     >>> import tempfile
     >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -64,8 +69,8 @@ def to_onnx(
                 dynamo=True,
                 verbose=False,
                 input_names=["input"],
-                output_names=["output"],
-                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                output_names=_names(outputs(copy, batch)),
+                dynamic_shapes=_any_batch(copy),
             )
         assert program is not None
         data: bytes = program.model_proto.SerializeToString()
@@ -73,7 +78,7 @@ def to_onnx(
 
     def read(data: bytes) -> Runner:
         session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
-        return lambda x: torch.from_numpy(session.run(None, {"input": x.cpu().numpy()})[0])
+        return lambda x: [torch.from_numpy(y) for y in session.run(None, {"input": x.cpu().numpy()})]
 
     return _export("to_onnx", model, path, example, tolerance, write, read)
 
@@ -99,10 +104,8 @@ def to_exported(
     def write(copy: nn.Module, batch: Tensor) -> bytes:
         file = io.BytesIO()
         with _quiet_exporter():
-            torch.export.save(
-                torch.export.export(copy, (batch,), dynamic_shapes=({0: torch.export.Dim("batch")},), strict=False),
-                file,
-            )
+            program = torch.export.export(copy, (batch,), dynamic_shapes=_any_batch(copy), strict=False)
+            torch.export.save(program, file)
         return file.getvalue()
 
     def read(data: bytes) -> Runner:
@@ -129,7 +132,7 @@ def _export(
     sizes = (example, example[:1], batch)
     data = _written(write, copy, batch)
     with evaluating(copy):
-        said = [outputs(copy, x) for x in sizes]
+        said = [y for x in sizes for y in _tensors(outputs(copy, x))]
     pairs = list(zip(said, _read_back(read, data, sizes), strict=True))
     difference = max(largest_difference(ours.cpu(), theirs.cpu()) for ours, theirs in pairs)
     scale = max(1.0, max(float(ours.abs().max()) for ours, _ in pairs))
@@ -170,30 +173,65 @@ def _described(example: object) -> str:
     return f"a tensor {list(example.shape)}" if isinstance(example, Tensor) else type(example).__name__
 
 
+def _any_batch(model: nn.Module) -> tuple[Any, ...]:
+    """The one input, its batch size free, as torch.export wants to be told: forward(*inputs) has one more level."""
+    free = ({0: torch.export.Dim("batch")},)
+    first = next(iter(inspect.signature(model.forward).parameters.values()))
+    return (free,) if first.kind is first.VAR_POSITIONAL else free
+
+
+def _tensors(output: Any) -> list[Tensor]:
+    """The tensors that a model returns, however it nests them."""
+    found = [leaf for leaf in tree_leaves(output) if leaf is not None]
+    strange = [type(leaf).__name__ for leaf in found if not isinstance(leaf, Tensor)]
+    if strange:
+        raise AliveError(
+            f"the model returns {strange[0]}, and only tensors can be written",
+            "Wrap it so that it returns tensors, or tuples, lists or mappings of them",
+        )
+    return found
+
+
+def _names(output: Any) -> list[str]:
+    """What the tensors of an output are called in the file."""
+    found = _tensors(output)
+    if isinstance(output, Mapping) and len(output) == len(found):
+        return [str(name) for name in output]
+    return ["output"] if len(found) == 1 else [f"output_{number}" for number in range(len(found))]
+
+
 def _written(write: Callable[[nn.Module, Tensor], bytes], model: nn.Module, batch: Tensor) -> bytes:
     try:
         with torch.no_grad():
             return write(model, batch)
     except Exception as error:
-        said = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        if isinstance(error, AliveError):
+            raise
         raise AliveError(
-            f"{type(model).__name__} cannot be exported: {said[0].strip()}",
+            f"{type(model).__name__} cannot be exported: {_reason(error)}",
             "Its forward must be one that torch.export can follow, for any batch size",
         ) from error
 
 
 def _read_back(read: Callable[[bytes], Runner], data: bytes, batches: tuple[Tensor, ...]) -> list[Tensor]:
-    """What the written network returns for the batches."""
+    """What the written network returns for the batches, one after the other."""
     try:
         run = read(data)
         with torch.no_grad():
-            return [run(x.clone()) for x in batches]
+            return [y for x in batches for y in _tensors(run(x.clone()))]
     except Exception as error:
-        said = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         raise AliveError(
-            f"the written network cannot be run ({batches[0].dtype}): {said[0].strip()}",
+            f"the written network cannot be run ({batches[0].dtype}): {_reason(error)}",
             "Nothing was written; the runtime may lack an operation in this precision: export the model in float32",
         ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what lies at the bottom of an error: exporters wrap it in advice of their own."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    said = [line.strip() for line in COLOURS.sub("", str(error)).splitlines() if line.strip()]
+    return (said or [type(error).__name__])[0].rstrip(".:")
 
 
 def optional(name: str) -> ModuleType:

@@ -83,19 +83,19 @@ def _selu(input: Tensor, inplace: bool = False) -> Seen:
 
 
 def _gelu(input: Tensor, approximate: str = "none") -> Seen:
-    return Seen(input, Activation("gelu", leaks=True))
+    return Seen(input, Activation.smooth("gelu"))
 
 
 def _silu(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, Activation("silu", leaks=True), inplace)
+    return Seen(input, Activation.smooth("silu"), inplace)
 
 
 def _hardswish(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, Activation("hardswish", leaks=True), inplace)
+    return Seen(input, Activation.smooth("hardswish", straight_from=3.0), inplace)
 
 
 def _mish(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, Activation("mish", leaks=True), inplace)
+    return Seen(input, Activation.smooth("mish"), inplace)
 
 
 def _threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Seen:
@@ -278,7 +278,7 @@ class Masks:
             if kind[:1] == ("-" if holds > 0 else "+"):  # it lets the other side through
                 return None
             cutoff = float(kind[1:]) if kind[:1] in ("+", "-") and len(kind) > 1 else 0.0
-            return Seen(z, Activation(name, cutoff=cutoff, leaks=name == "silu"))
+            return Seen(z, Activation.smooth(name) if name == "silu" else Activation(name, cutoff=cutoff))
         if compared is None or mask.shape != z.shape:
             return None
         a, b = compared
@@ -348,13 +348,13 @@ MASKS: dict[Callable[..., Any], str] = {
 
 # Modules that spell an activation out in elementary operations; by name, so that their package need not be there.
 HANDMADE: dict[str, Activation] = {
-    "transformers.activations.GELUActivation": Activation("gelu", leaks=True),
-    "transformers.activations.GELUTanh": Activation("gelu", leaks=True),
-    "transformers.activations.NewGELUActivation": Activation("gelu", leaks=True),
-    "transformers.activations.FastGELUActivation": Activation("gelu", leaks=True),
-    "transformers.activations.QuickGELUActivation": Activation("gelu", leaks=True),
-    "transformers.activations.AccurateGELUActivation": Activation("gelu", leaks=True),
-    "transformers.models.bloom.modeling_bloom.BloomGelu": Activation("gelu", leaks=True),
+    "transformers.activations.GELUActivation": Activation.smooth("gelu"),
+    "transformers.activations.GELUTanh": Activation.smooth("gelu"),
+    "transformers.activations.NewGELUActivation": Activation.smooth("gelu"),
+    "transformers.activations.FastGELUActivation": Activation.smooth("gelu"),
+    "transformers.activations.QuickGELUActivation": Activation.smooth("gelu"),
+    "transformers.activations.AccurateGELUActivation": Activation.smooth("gelu"),
+    "transformers.models.bloom.modeling_bloom.BloomGelu": Activation.smooth("gelu"),
 }
 
 Declared = Mapping[type[nn.Module], Activation]

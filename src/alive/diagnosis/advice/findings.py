@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...taps import NOUNS
 from ...taps.selections import CODE, EXPERT, LATENT, UNIT
-from ..record import EXPLODED, HAVE_MERGED, VANISHED, Census, LayerCensus
+from ..record import CUT_OFF, EXPLODED, HAVE_MERGED, VANISHED, Census, LayerCensus
 from . import remedies
 from .remedies import cures, spoken
 from .scale import scale
@@ -31,6 +31,8 @@ CHOSEN_AGAIN = {
 }
 LOST = {HAVE_MERGED: "ALV006", VANISHED: "ALV007", EXPLODED: "ALV008"}  # the rule of each way to lose the signal
 BY_HAND = "make thin layers wider, or add skip connections or norms"
+CUTS = "torch.no_grad(), detach(), .data, numpy or an argmax in forward()"
+BUT = ", if nothing else in it bends (a tanh, a softmax, a norm, a maximum)"
 
 
 class Advice(NamedTuple):
@@ -63,6 +65,7 @@ def advise(census: Census, *, pull: float | None = None) -> list[Advice]:
         *(a for a in inputs if a.grave),
         *_no_point(census),
         *_alike(census),
+        *_cut_off(census),
         *_gone(census),
         *_explodes(census),
         *drowned(census, pull),
@@ -206,7 +209,7 @@ def _is_alike(layer: LayerCensus) -> bool:
 
 def _gone(census: Census) -> list[Advice]:
     """No signal passes: points have merged, or the gradient has vanished or exploded."""
-    if not census.losses or _all_die(census) or _is_broken(census):
+    if not census.losses or _all_die(census) or _is_broken(census) or is_cut_off(census):
         return []
     exploded = remedies.EXPLODES_AROUND if any(a.bypassed for a in census.layers) else remedies.EXPLODES
     findings = {EXPLODED: exploded, VANISHED: remedies.SIGNAL_GONE, HAVE_MERGED: remedies.SIGNAL_GONE}
@@ -216,6 +219,25 @@ def _gone(census: Census) -> list[Advice]:
         )
         for word, layer in census.losses
     ]
+
+
+def is_cut_off(census: Census) -> bool:
+    """Whether nothing leads back from the output to any layer."""
+    return any(word == CUT_OFF for word, _ in census.losses)
+
+
+def _cut_off(census: Census) -> list[Advice]:
+    """Nothing leads back to a layer: grave where that is so of all of them."""
+    if not census.cut_off:
+        return []
+    last = census.cut_off[-1]
+    if is_cut_off(census):
+        found = census.sentence(CUT_OFF, last, Names(census).of(last))
+        do = f"unless that is meant, look for what cuts it off: {CUTS}"
+        return [Advice(found, do, True, rule="ALV007", at=last.name)]
+    found = f"no gradient comes back to {Names(census).few(census.cut_off)}: nothing leads there from the output"
+    do = f"a frozen part, or one that this output does not use, is as it should be; else look for {CUTS}"
+    return [Advice(found, do, rule="ALV007", at=last.name)]
 
 
 def _explodes(census: Census) -> list[Advice]:
@@ -305,7 +327,7 @@ def _bends_nothing(census: Census) -> list[Advice]:
     if not flat:
         return []
     where = Names(census).few(flat)
-    whole = ", so the network is a linear map on these points" if len(flat) == len(census.layers) else ""
+    whole = f", so the network is a linear map on these points{BUT}" if len(flat) == len(census.layers) else ""
     layers = "1 layer bends" if len(flat) == 1 else f"{len(flat)} of {len(census.layers)} layers bend"
     found = f"{layers} nothing, because every unit there is dead or linear{whole}; the first: {where}"
     do = f"to make units bend, {_in_part(census)}"
@@ -314,13 +336,13 @@ def _bends_nothing(census: Census) -> list[Advice]:
 
 def _linear(census: Census) -> list[Advice]:
     """Units that are never off, in layers that bend something."""
-    some = [a for a in census.layers if a.units.linear and a.bends is not False and a.noun == UNIT]
+    some = [a for a in census.layers if a.straight and a.bends is not False and a.noun == UNIT]
     if not some:
         return []
-    worst = sorted(some, key=lambda a: -a.units.linear)
-    where = Names(census).few(worst, [f"{layer.units.linear} of {layer.units.total}" for layer in worst])
-    units = census.chosen(UNIT)
-    found = f"{units.linear} of {units.total} units are never off and bend nothing, most in {where}"
+    worst = sorted(some, key=lambda a: -a.straight)
+    where = Names(census).few(worst, [f"{layer.straight} of {layer.units.total}" for layer in worst])
+    straight = sum(layer.straight for layer in census.layers if layer.noun == UNIT)
+    found = f"{straight} of {census.chosen(UNIT).total} units are never off and bend nothing, most in {where}"
     harmless = "" if census.gone else "harmless to gradients; to make them bend, "
     return [Advice(found, f"{harmless}{_in_part(census)}", rule="ALV003")]
 
