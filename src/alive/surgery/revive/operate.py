@@ -22,7 +22,7 @@ from ..shrink.graph import Layer
 from ..shrink.observed import observe
 from .captured import Loss, caught, losses_of, read_by
 from .lookups import looked_up
-from .numbers import Bench
+from .numbers import Bench, optimisers_of
 from .record import Left, Reset, Revival
 from .targets import Target, targets
 from .ways import HOW, Points, by_loss, by_utility, redo, reseed, utility
@@ -79,8 +79,8 @@ def revive(
     True
     """
     root = bare(model)
-    optimisers = [optimiser] if isinstance(optimiser, Optimizer) else list(optimiser or ())
-    _expect_fit(census, optimisers, how, data)
+    optimisers = optimisers_of(optimiser)
+    _expect_fit(census, how, data)
     if across_ranks and world_size() > 1:
         census = gather(census) if isinstance(census, Census) else census.gathered()
     chance = int(torch.randint(2**31, ())) if seed is None else seed
@@ -284,7 +284,7 @@ class _Operation:
         return dead
 
 
-def _expect_fit(census: object, optimisers: Sequence[object], how: str, data: object) -> None:
+def _expect_fit(census: object, how: str, data: object) -> None:
     expect_one_of("way to revive", how, HOW)
     if not isinstance(census, Census | Dormancy):
         raise AliveError(
@@ -293,10 +293,6 @@ def _expect_fit(census: object, optimisers: Sequence[object], how: str, data: ob
         )
     expect(
         [
-            (
-                all(isinstance(one, Optimizer) for one in optimisers),
-                "the optimiser must be a torch.optim.Optimizer, a list of them, or None",
-            ),
             (how != "utility" or isinstance(census, Dormancy), 'how="utility" needs alive.diagnosis.dormancy'),
             (how not in ("loss", "codes") or data is not None, f'how="{how}" draws from the data: give data'),
         ]
