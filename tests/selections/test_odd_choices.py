@@ -351,3 +351,24 @@ def test_the_penalty_asks_for_the_ranks_that_are_used() -> None:
             penalty.backward()
             assert penalty.item() == pytest.approx(wanted.item(), rel=1e-5)
             assert torch.allclose(model.gate.weight.grad, weight, atol=1e-6)
+
+
+def detached(m, x):
+    z = m.encoder(x)
+    return m.decoded(z * torch.zeros_like(z).scatter(-1, z.detach().topk(5).indices, 1.0))
+
+
+def without_gradient(m, x):
+    z = m.encoder(x)
+    with torch.no_grad():
+        mask = torch.zeros_like(z).scatter(-1, z.topk(5).indices, 1.0)
+    return m.decoded(z * mask)
+
+
+@pytest.mark.parametrize("go", [detached, without_gradient])
+def test_a_penalty_that_moves_nothing_is_told(go: Any) -> None:
+    model, x = Odd(go), data()[0]
+    with alive.Jumpstart(model, 1.0, mode="U", against="death", layers=["topk"]) as keep:
+        with pytest.warns(UserWarning, match=r"topk is not penalised: its scores are detached"):
+            model(x)
+        assert keep.penalty() == 0
