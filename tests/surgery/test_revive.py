@@ -549,6 +549,37 @@ def test_codes_are_put_on_what_is_looked_up(way):
     assert optimiser.state[net.book.weight]["exp_avg"][live].all()
 
 
+class Residual(nn.Module):
+    """Each codebook tells what those before it left."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode, self.decode = nn.Linear(4, 3), nn.Linear(3, 4)
+        self.books = nn.ParameterList(nn.Parameter(torch.randn(16, 3)) for _ in range(3))
+
+    def forward(self, x):
+        rest, told = self.encode(x), 0
+        for book in self.books:
+            near = book[torch.cdist(rest, book).argmin(-1)]
+            rest, told = rest - near, told + near
+        return self.decode(told)
+
+
+def test_codebooks_one_behind_the_other_are_seeded_together():
+    """A new first codebook changes what reaches the second: what is looked up is noted before."""
+    net, x = Residual(), torch.randn(12, 4)
+    found, rests = alive.census(net, x), [net.encode(x).detach()]
+    for book in net.books[:2]:
+        near = torch.stack([book[int((book - z).square().sum(1).argmin())] for z in rests[-1]])
+        rests.append(rests[-1] - near.detach())
+    done = alive.revive(net, found, how="codes", data=x)
+    assert not done.left
+    assert [len(each.units) for each in done.reset] == [layer.units.dead for layer in found.layers]
+    for book, each, rest in zip(net.books, done.reset, rests, strict=True):
+        for code in book.detach()[list(each.units)]:
+            assert float((rest - code).norm(dim=1).min()) < 1e-6
+
+
 def test_codes_of_vector_quantize_pytorch_take_their_running_means_along():
     quantise = pytest.importorskip("vector_quantize_pytorch", reason="pip install vector-quantize-pytorch")
 

@@ -26,7 +26,7 @@ from .numbers import Bench, optimisers_of
 from .record import Left, Reset, Revival
 from .targets import Target, targets
 from .ways import HOW, Points, by_loss, by_utility, redo, reseed, utility
-from .wires import OUTPUT, Wired, Wires, chooses, declared, is_shown, read_loudly, wires_of
+from .wires import OUTPUT, Part, Wired, Wires, chooses, declared, is_shown, read_loudly, wires_of
 
 AT_ONCE = 256  # points the graph is run on at once
 TAU = 0.1  # as ReDo has it
@@ -89,6 +89,7 @@ def revive(
         operation.look()
         found = targets(census, layers, None if how == "utility" else tau)
         given = wires or {}
+        operation.look_up([target for target in found if how == "codes" and target.noun == CODE])
         for target in sorted(found, key=lambda each: each.name in given):  # the graph is read before anything changes
             operation.reset(target, given.get(target.name))
     if across_ranks and world_size() > 1:
@@ -113,6 +114,7 @@ class _Operation:
         self.left: list[Left] = []
         self.first: Call | None = None
         self.size, self.before = 0, list[Tensor]()
+        self.lookups: dict[str, tuple[Part, Tensor] | str] = {}
         self.done: list[Target] = []
 
     def look(self) -> None:
@@ -211,12 +213,21 @@ class _Operation:
             by_loss(self.bench, wires, units, self._points(target))
         self._note(target, units, tuple(part.name for part in wires.out), exact)
 
+    def look_up(self, codes: Sequence[Target]) -> None:
+        """Note what is looked up in each codebook, before any of them changes what reaches the next."""
+        for target in codes:
+            assert self.calls is not None
+            try:
+                found = looked_up(self.root, self.calls, target.made_by, target.units, target.count)
+                self.lookups[target.name] = found
+            except AliveError as error:
+                self.lookups[target.name] = error.cause
+
     def _codes(self, target: Target) -> str | None:
-        assert self.calls is not None
-        try:
-            book, vectors = looked_up(self.root, self.calls, target.made_by, target.units, target.count)
-        except AliveError as error:
-            return error.cause
+        found = self.lookups[target.name]
+        if isinstance(found, str):
+            return found
+        book, vectors = found
         reseed(self.bench, book, target.units, vectors)
         self._note(target, target.units, (), False)
         return None
