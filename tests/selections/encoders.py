@@ -330,10 +330,3 @@ def sparse_tensor(m, x):
     rows = torch.arange(len(z))[:, None].expand_as(index)
     places = torch.stack([rows.flatten(), index.flatten()])
     return torch.sparse_coo_tensor(places, values.relu().flatten(), z.shape, check_invariants=False).to_dense()
-
-
-@told
-def largest_of_each_group(m, x):
-    z = m.encoder(x).view(len(x), 8, -1)
-    values, index = z.max(-1, keepdim=True)
-    return torch.zeros_like(z).scatter_(-1, index, values.relu()).flatten(1)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -235,7 +236,7 @@ class Around(nn.Module):
         (Through, "b reads it where it is not zero"),
         (Around, "c reads it where it is not zero"),
         (ReadBefore, "c reads it where it is not zero"),
-        (Added, "added|meets"),
+        (Added, "sum or product"),
         (Half, "declare its wires|moves|mixes|units"),
         (normed, "layer_norm"),
         (ending, "output of the model"),
@@ -323,6 +324,109 @@ def test_state_that_is_not_held_by_number_is_told():
     optimiser.step()
     assert any("row_var" in note for note in alive.revive(net, alive.census(net, x), optimiser).notes)
     assert found.units.dead
+
+
+def trained(net: nn.Module, x: Tensor, optimiser: torch.optim.Optimizer, steps: int = 5) -> None:
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        found = (net(x) - 1).square().mean()
+        found.backward()
+        return found
+
+    for _ in range(steps):
+        optimiser.step(loss)
+
+
+def state_of_new(make: Callable[[Any], torch.optim.Optimizer], p: Tensor) -> dict[str, Tensor]:
+    """The state that an optimiser has after a first step without a gradient."""
+    fresh = nn.Parameter(p.detach().clone())
+    new = make([fresh])
+    fresh.grad = torch.zeros_like(fresh)
+    new.step()
+    return {key: value for key, value in new.state[fresh].items() if value.shape == p.shape}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.Rprop(p, 0.01),
+        lambda p: torch.optim.Adagrad(p, 0.1, initial_accumulator_value=0.5),
+        lambda p: torch.optim.ASGD(p, 0.1, t0=0.0),
+        lambda p: torch.optim.Adadelta(p, 0.1),
+        lambda p: torch.optim.Adamax(p, 0.1),
+        lambda p: torch.optim.NAdam(p, 0.1),
+        lambda p: torch.optim.AdamW(p, 0.1, amsgrad=True, fused=True),
+    ],
+    ids=["rprop", "adagrad", "asgd", "adadelta", "adamax", "nadam", "amsgrad"],
+)
+def test_the_state_of_reset_units_is_that_of_a_new_optimiser(make):
+    """Steps of Rprop that were zero would hold a unit where it is, and a mean of weights would pull it there."""
+    net = dense()
+    x = points(net)
+    optimiser = make(net.parameters())
+    trained(net, x, optimiser)
+    (reset, *_) = alive.revive(net, alive.census(net, x), optimiser, data=x).reset
+    weight, units = net[0].weight, list(reset.units)
+    new = state_of_new(make, weight)
+    assert new
+    for key, value in new.items():
+        torch.testing.assert_close(optimiser.state[weight][key][units], value.detach()[units], msg=key)
+    before = weight.detach().clone()
+    trained(net, x, optimiser, 20)
+    assert float((weight.detach() - before)[units].abs().max()) > 1e-4
+
+
+class Averaging(torch.optim.Optimizer):
+    """Steps on a copy in double precision, as mixed precision does, and keeps a mean of the weights."""
+
+    def __init__(self, params):
+        super().__init__(params, {})
+
+    @torch.no_grad()
+    def step(self, closure):
+        with torch.enable_grad():
+            closure()
+        for p in self.param_groups[0]["params"]:
+            state = self.state[p]
+            master = state.setdefault("master", p.detach().double().clone())
+            master -= 0.1 * p.grad
+            state.setdefault("velocity", torch.zeros_like(p)).add_(p.grad)
+            p.copy_(master)
+
+
+def test_a_copy_of_the_weights_follows_them():
+    net = dense()
+    x = points(net)
+    optimiser = Averaging(net.parameters())
+    trained(net, x, optimiser)
+    before = net(x).detach()
+    alive.revive(net, alive.census(net, x), optimiser, data=x)
+    for p in net.parameters():
+        torch.testing.assert_close(optimiser.state[p]["master"], p.detach().double())
+        p.grad = torch.zeros_like(p)
+    units = net[0].weight.detach().clone()
+    optimiser.step(lambda: None)
+    torch.testing.assert_close(net[0].weight.detach(), units)
+    torch.testing.assert_close(net(x).detach(), before)
+
+
+def test_a_history_of_all_weights_together_is_told():
+    net = dense()
+    x = points(net)
+    optimiser = torch.optim.LBFGS(net[2:].parameters(), 0.01)  # its state lies with the first of its parameters alone
+    trained(net, x, optimiser, 2)
+    (note,) = alive.revive(net, alive.census(net, x), optimiser).notes
+    assert "LBFGS keeps its history for all weights together" in note
+
+
+def test_a_scheduler_is_no_optimiser():
+    net = dense()
+    adam = torch.optim.Adam(net.parameters())
+    wrong = torch.optim.lr_scheduler.StepLR(adam, 1)
+    with pytest.raises(AliveError, match=r"must be a torch\.optim\.Optimizer"):
+        alive.revive(net, alive.census(net, points(net)), wrong)
+    with pytest.raises(AliveError, match=r"must be a torch\.optim\.Optimizer"):
+        alive.surgery.ContinualBackprop(net, wrong, points(net))
 
 
 # Dormant units, utility, latents, declared wires.
@@ -443,6 +547,37 @@ def test_codes_are_put_on_what_is_looked_up(way):
     assert torch.equal(net.book.weight.detach()[live], old[live])
     assert not optimiser.state[net.book.weight]["exp_avg"][dead].any()
     assert optimiser.state[net.book.weight]["exp_avg"][live].all()
+
+
+class Residual(nn.Module):
+    """Each codebook tells what those before it left."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode, self.decode = nn.Linear(4, 3), nn.Linear(3, 4)
+        self.books = nn.ParameterList(nn.Parameter(torch.randn(16, 3)) for _ in range(3))
+
+    def forward(self, x):
+        rest, told = self.encode(x), 0
+        for book in self.books:
+            near = book[torch.cdist(rest, book).argmin(-1)]
+            rest, told = rest - near, told + near
+        return self.decode(told)
+
+
+def test_codebooks_one_behind_the_other_are_seeded_together():
+    """A new first codebook changes what reaches the second: what is looked up is noted before."""
+    net, x = Residual(), torch.randn(12, 4)
+    found, rests = alive.census(net, x), [net.encode(x).detach()]
+    for book in net.books[:2]:
+        near = torch.stack([book[int((book - z).square().sum(1).argmin())] for z in rests[-1]])
+        rests.append(rests[-1] - near.detach())
+    done = alive.revive(net, found, how="codes", data=x)
+    assert not done.left
+    assert [len(each.units) for each in done.reset] == [layer.units.dead for layer in found.layers]
+    for book, each, rest in zip(net.books, done.reset, rests, strict=True):
+        for code in book.detach()[list(each.units)]:
+            assert float((rest - code).norm(dim=1).min()) < 1e-6
 
 
 def test_codes_of_vector_quantize_pytorch_take_their_running_means_along():

@@ -148,6 +148,7 @@ class _Counter:
     """Watches the forward passes over one batch, and makes its census."""
 
     selects = True  # selections are counted too
+    checks_choices = True  # in every batch it is seen again what becomes of them
 
     def __init__(self, keep_points: bool, point_axis: int | None = 0, backward: Backward | None = None) -> None:
         self.keep_points, self.point_axis, self.backward = keep_points, point_axis, backward

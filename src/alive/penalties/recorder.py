@@ -171,14 +171,17 @@ class Recorder:
         Only death of units is asked about: points always choose, and being chosen always is no fault.
         """
         tap, name = call.tap, call.tap.name
-        if not selection.scored:
-            self._later.append((name, "scores", f"{name} is not penalised: what it returns shows no scores"))
+        scored = selection.scored and call.z.requires_grad
+        if not scored:
+            cause = "its scores are detached, and pass no gradient on" if selection.scored else "it shows no scores"
+            text = f"{name} is not penalised: {cause}"
+            self._later.append((name, text, text))
         for why in tap.layout.why:
             text = f"{name} is not penalised for its {why}"
             self._later.append((name, text, text))
         rule: Separation | None = None
         slacks: Slacks = {}
-        if selection.scored and self.rule.shares[0] and "U" in self.rule.axes:
+        if scored and self.rule.shares[0] and "U" in self.rule.axes:
             layer = arranged(selection.margins(call.z), tap, call.points)
             rule = layer.rule(replace(self.rule, mode="U", against="death") if self._shared is None else None)
             with _kept_by_us():

@@ -7,63 +7,144 @@ or compared with labels, chooses a prediction and no unit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .op import Op
-from .owners import LOST, Owners
+from .owners import LOST, Owners, varying
 
 VALUES, LOOKS_UP, SENDS, READ, WEIGHS = "values", "looks up", "sends", "read", "weighs"
 ODD = "odd"  # looks up in a table of another size
 SUMS = "sums"  # over the points that chose alike: to send them, or for a statistic
+STACKED = "stacked"  # takes one of several weights
 INDEXED = {"index", "_unsafe_index", "index_select", "gather", "take", "embedding", "_embedding_bag", "masked_select"}
 INDEXED |= {"_embedding_bag_forward_only"}
 WRITES = {"scatter", "scatter_add", "scatter_reduce"}
 PLACES = {"index_add", "index_copy", "index_reduce", "index_put", "_unsafe_index_put", "_index_put_impl"}
 WEIGHTED = {"mm", "bmm", "addmm", "baddbmm", "linear", "mv", "addmv", "dot", "convolution", "_grouped_mm"}
 MASKED = {"mul", "where", "masked_fill"}
+COMPARED = {"eq", "ne", "lt", "le", "gt", "ge"}
+SHIFTED = {"add", "sub", "rsub", "div", "maximum", "minimum", "fmax", "fmin"}
+
+
+class Part(NamedTuple):
+    """Some of what one choice chose: the bit of the choice, which of its entries, and whether their values or who."""
+
+    choice: int
+    places: Tensor
+    values: bool = False
+
+
+class Decoded(NamedTuple):
+    """Which values were not 0 when they met weights, and whether they were of one choice alone."""
+
+    on: Tensor
+    alone: bool
 
 
 class Choices:
-    """All choices of one pass, a bit each; `Owners.choice` holds the bits of the choices that a tensor is made of."""
+    """All choices of one pass, and parts of them, a bit each.
+
+    `Owners.choice` holds the bits of what a tensor is made of. Who was chosen has the bit of the choice itself; the
+    chosen values, and any part of both, bits of their own.
+    """
 
     def __init__(self) -> None:
-        self._sizes: list[int] = []
-        self._ids: list[int] = []
+        self._sizes: dict[int, int] = {}  # by choice: how many candidates
+        self._scores: dict[int, Tensor] = {}  # by choice: the units of its scores
+        self._parts: list[Part] = []
         self._uses: list[dict[str, tuple[int, ...]]] = []
-        self._decoded: dict[int, Tensor] = {}  # by bit: where chosen values were not 0 when they met weights
+        self._decoded: dict[tuple[int, int], Decoded] = {}  # by choice and number of values
+        self._tables: dict[int, dict[int, list[Tensor]]] = {}  # by choice and table: the entries looked up there
 
-    def begin(self, size: int, ids: int) -> int:
-        """Of `size` candidates some were chosen, so many times: the bit of this choice."""
-        self._sizes.append(size)
-        self._ids.append(ids)
+    def begin(self, size: int, shape: Sequence[int], units: Tensor) -> int:
+        """Of `size` candidates, which have these units, some were chosen, told by indices of this shape: its bit."""
+        bit = 1 << len(self._parts)
+        self._sizes[bit], self._scores[bit] = size, units
+        places = torch.arange(torch.Size(shape).numel(), dtype=torch.int32).view(torch.Size(shape))
+        return self._add(Part(bit, places))
+
+    def values_of(self, bit: int) -> int:
+        """The bit of the values that a choice chose."""
+        return self._add(self._parts[_number(bit)]._replace(values=True))
+
+    def _add(self, part: Part) -> int:
+        self._parts.append(part)
         self._uses.append({})
-        return 1 << (len(self._sizes) - 1)
+        return 1 << (len(self._parts) - 1)
+
+    def roots(self, bits: int) -> int:
+        """The choices that parts are of."""
+        found = 0
+        for k in _numbers(bits):
+            found |= self._parts[k].choice
+        return found
 
     def uses(self, bit: int) -> dict[str, tuple[int, ...]]:
-        """What became of a choice: each use, with the shape of the table that was looked up in."""
-        return self._uses[bit.bit_length() - 1]
+        """What became of a choice and its parts: each use, with the shape of the table that was looked up in."""
+        found: dict[str, tuple[int, ...]] = {}
+        for part, uses in zip(self._parts, self._uses, strict=True):
+            for use, table in uses.items() if part.choice == bit else ():
+                found[use] = max(table, found.get(use, ()), key=len)
+        return found
 
-    def decoded(self, bit: int, size: int) -> Tensor | None:
+    def taken(self, bit: int) -> Tensor:
+        """Which of the chosen were used, in the shape of the indices: some choose more than they take."""
+        found = torch.zeros(self._parts[_number(bit)].places.shape, dtype=torch.bool)
+        for part, uses in zip(self._parts, self._uses, strict=True):
+            if part.choice == bit and uses:
+                found.view(-1)[part.places.flatten().long()] = True
+        return found
+
+    def decoded(self, bit: int, size: int) -> Decoded | None:
         """Which of so many values were not 0 when they met weights, in a row; None where that was not seen."""
-        found = self._decoded.get(bit)
-        return found if found is not None and found.numel() == size else None
+        return self._decoded.get((bit, size))
+
+    def is_of_several_tables(self, bit: int) -> bool:
+        """Whether parts of what was chosen were looked up in tables of their own."""
+        tables = self._tables.get(bit, {})
+        whole = self._parts[_number(bit)].places.numel()
+        return len(tables) > 1 and any(len(torch.cat(parts).unique()) < whole for parts in tables.values())
 
     def lose(self, bits: int) -> None:
         """Choices went into something that is not followed."""
         self._note(bits, READ)
 
-    def follow(self, op: Op) -> int:
-        """Note what an operation does with choices; the bits that its results still carry."""
-        if not self._sizes:
-            return 0
+    def look_up(self, bits: int, table: Tensor) -> None:
+        """Python takes one row of a table, by an index that was chosen."""
+        self._note(bits, LOOKS_UP, _table(table), 1)
+
+    def follow(self, op: Op) -> list[int]:
+        """Note what an operation does with choices; the bits that each of its results still carries."""
+        many = max(len(op.outputs()), len(op.written()), 1)
+        if not self._parts:
+            return [0] * many
         bits = 0
         for t in op.tensors():
             bits |= op.of(t).choice
-        return self._used(op, bits) if bits else 0
+        if not bits:
+            return [0] * many
+        own = op.of(op["self"]).choice if isinstance(op["self"], Tensor) else 0
+        if own == bits and (op.func.is_view or op.name in ("index", "index_select")) and not op.written():
+            return self._parted(op, bits)
+        return [self._used(op, bits)] * many
+
+    def _parted(self, op: Op, bits: int) -> list[int]:
+        """x[:, :k] and its kin: each result is a part of what x is."""
+        x, rest = op["self"], {name: value for name, value in op.given.items() if name != "self"}
+        found = [0] * len(op.outputs())
+        for k in _numbers(bits):
+            part = self._parts[k]
+            if not _broadcasts(part.places, x):
+                found = [one | 1 << k for one in found]
+                continue
+            moved = op.func(part.places.expand(x.shape).contiguous(), **rest)
+            for n, places in enumerate([moved] if isinstance(moved, Tensor) else moved):
+                found[n] |= self._add(part._replace(places=places))
+        return found
 
     def _used(self, op: Op, bits: int) -> int:
         name = op.name.rstrip("_") if op.name.endswith("_") else op.name
@@ -77,6 +158,8 @@ class Choices:
             return self._weighted(op)
         if name in MASKED:
             return self._masked(op, bits)
+        if name in COMPARED or name in SHIFTED:
+            return self._measured(op, name, bits)
         if name == "_local_scalar_dense":
             if not op["self"].is_floating_point():  # as a mean over points is
                 self._note(bits, READ)
@@ -84,15 +167,38 @@ class Choices:
         return bits
 
     def _note(self, bits: int, use: str, table: tuple[int, ...] = (), asked: int = 0) -> None:
-        for k, size in enumerate(self._sizes):
-            if bits >> k & 1:
-                flat = len(table) == 1 and size * asked == table[0] * self._ids[k]  # a table [C, D] in a row
-                own = ODD if use == LOOKS_UP and size not in table and not flat else use
-                self._uses[k][own] = max(table, self._uses[k].get(own, ()), key=len)
+        for k in _numbers(bits):
+            part = self._parts[k]
+            size = self._sizes[part.choice]
+            # A table [C, D] in a row, where each chosen row is told by D indices.
+            flat = len(table) == 1 and size * asked == table[0] * len(part.places.unique())
+            own = ODD if use == LOOKS_UP and size not in table and not flat else use
+            self._uses[k][own] = max(table, self._uses[k].get(own, ()), key=len)
+
+    def _note_table(self, bits: int, table: Tensor) -> None:
+        for k in _numbers(bits):
+            part = self._parts[k]
+            found = self._tables.setdefault(part.choice, {}).setdefault(table.data_ptr(), [])
+            found.append(part.places.flatten())
 
     def _that(self, use: str) -> int:
-        """The bits of the choices that were used so."""
-        return sum(1 << k for k, uses in enumerate(self._uses) if use in uses)
+        """The bits of the choices that were used so, with all their parts."""
+        used = {part.choice for part, uses in zip(self._parts, self._uses, strict=True) if use in uses}
+        return sum(1 << k for k, part in enumerate(self._parts) if part.choice in used)
+
+    def _values(self) -> int:
+        """The bits of values."""
+        return sum(1 << k for k, part in enumerate(self._parts) if part.values)
+
+    def _measured(self, op: Op, name: str, bits: int) -> int:
+        """What is compared with a chosen value is chosen with it; what is measured from one (z − max z) is not."""
+        free = [t for t in op.tensors() if not op.of(t).choice and op.of(t).data and t.is_floating_point()]
+        if not free:
+            return bits
+        if name in COMPARED:
+            return self.roots(bits)
+        out = op.outputs()[0]
+        return 0 if all(t.shape != out.shape for t in op.tensors() if op.of(t).choice) else bits
 
     def _indexed(self, op: Op) -> int:
         """x[i]: a look-up where x is a table, values again where i tells units, points sent elsewhere otherwise."""
@@ -106,13 +212,25 @@ class Choices:
             return own.choice
         if not own.data and not own.choice & bits:
             table = _table(x)
-            stacked = len(table) > 2 and op.name in ("index", "_unsafe_index", "index_select")  # weights of experts
-            self._note(bits, SENDS if stacked else LOOKS_UP, table, max(t.numel() for t in asked))
+            self._note_table(bits, x)
+            if len(table) > 2 and op.name in ("index", "_unsafe_index", "index_select"):  # weights of experts
+                self._note(bits, SENDS)
+                self._note(bits, STACKED, _stack(op, x, bits))
+            else:
+                self._note(bits, LOOKS_UP, table, max(t.numel() for t in asked))
+            if isinstance(times := op["per_sample_weights"], Tensor):  # of a bag
+                self._note(op.of(times).choice & self._values(), VALUES)
             return 0
-        if own.choice & bits or _tells_units(op, own):
+        if own.choice & bits or (_told_axes(op, own) and not self._is_of_others(op, own, bits)):
             return own.choice | (bits & ~self._that(SENDS))
         self._note(bits, SENDS)
         return own.choice
+
+    def _is_of_others(self, op: Op, own: Owners, bits: int) -> bool:
+        """Whether x[i] takes what many units made, as of experts that all ran, and not the units that were scored."""
+        if set(varying(own.unit)) <= set(_told_axes(op, own)):
+            return False
+        return not any(bool(torch.isin(own.unit, self._scores[1 << k]).any()) for k in _numbers(self.roots(bits)))
 
     def _written(self, op: Op, name: str, bits: int) -> int:
         src = next((op[n] for n in ("src", "source", "values") if n in op and isinstance(op[n], Tensor)), None)
@@ -133,15 +251,24 @@ class Choices:
         for t in chosen:
             o = op.of(t)
             of_data = any(op.of(other).data for other in others)
-            if _has_units(o) and not of_data:
+            if of_data:
+                rows = self._that(LOOKS_UP) & self._values()  # the looked-up rows, each times its value
+                self._note(o.choice & rows, VALUES)
+                self._note(o.choice & ~rows, SUMS)
+            elif _has_units(o):
                 self._note(o.choice, WEIGHS)
-                if t.is_contiguous() and o.choice & (o.choice - 1) == 0:
-                    self._decoded[o.choice] = (t.detach() != 0).flatten()
-            elif of_data:
-                self._note(o.choice, SUMS)
+                self._decode(o.choice, t)
             else:
-                self._note(o.choice, LOOKS_UP, max(map(_table, others), key=len, default=()))
+                who = o.choice & ~self._values()
+                self._note(who, LOOKS_UP, max(map(_table, others), key=len, default=()))
+                self._decode(who, t)
         return 0
+
+    def _decode(self, bits: int, t: Tensor) -> None:
+        roots = self.roots(bits)
+        if t.is_contiguous():
+            found = Decoded((t.detach() != 0).flatten(), roots & (roots - 1) == 0)
+            self._decoded.update({(1 << k, t.numel()): found for k in _numbers(roots)})
 
     def _masked(self, op: Op, bits: int) -> int:
         """z times a mask of what was chosen: values. Anything else times a choice: points sent elsewhere, weighted."""
@@ -155,7 +282,7 @@ class Choices:
             if not alike:  # the looked-up rows, each times its value, or the results of experts
                 rows = self._that(LOOKS_UP)
                 self._note(bits & rows, VALUES)
-                self._note(bits & ~rows, SENDS)
+                self._note(bits & ~rows & ~self._values(), SENDS)
                 return 0
             self._note(bits, VALUES)
         return bits
@@ -166,14 +293,14 @@ def _table(x: Tensor) -> tuple[int, ...]:
     return tuple(n for n, step in zip(x.shape, x.stride(), strict=True) if n > 1 and step)
 
 
-def _tells_units(op: Op, own: Owners) -> bool:
-    """Whether x[i] takes some of the units of x, as z.gather(-1, index) does."""
-    unit = own.unit
-    axes = [d for d in range(unit.ndim) if unit.shape[d] > 1]
+def _told_axes(op: Op, own: Owners) -> list[int]:
+    """The axes along which x[i] takes some of the units of x, as z.gather(-1, index) does."""
+    axes = [d for d in range(own.unit.ndim) if own.unit.shape[d] > 1]
     if "dim" in op and op["dim"] is not None:
-        return op["dim"] % max(unit.ndim, 1) in axes
+        return [d for d in axes if d == op["dim"] % max(own.unit.ndim, 1)]
     given: Any = op["indices"]
-    return isinstance(given, list | tuple) and any(i is not None and d in axes for d, i in _places(given))
+    told = [d for d, i in _places(given) if i is not None] if isinstance(given, list | tuple) else []
+    return [d for d in axes if d in told]
 
 
 def _places(indices: Sequence[Tensor | None]) -> Iterator[tuple[int, Tensor | None]]:
@@ -187,3 +314,30 @@ def _places(indices: Sequence[Tensor | None]) -> Iterator[tuple[int, Tensor | No
 
 def _has_units(o: Owners) -> bool:
     return bool(((o.unit >= 0) & (o.unit != LOST)).any())
+
+
+def _stack(op: Op, x: Tensor, bits: int) -> tuple[int, ...]:
+    """A stack of weights as a table [*heads, C, D]: heads are what other indices take, C what the chosen ones do."""
+    if op.name == "index_select":
+        heads, at = [], op["dim"] % x.ndim
+    else:
+        given = [(d, i) for d, i in _places(op["indices"]) if i is not None]
+        heads = [x.shape[d] for d, i in given if not op.of(i).choice & bits]
+        at = next(d for d, i in given if op.of(i).choice & bits)
+    taken = x.shape[at]
+    for n in heads:
+        taken *= n
+    return (*heads, x.shape[at], x.numel() // max(taken, 1))
+
+
+def _broadcasts(places: Tensor, x: Tensor) -> bool:
+    return places.ndim == x.ndim and all(n in (1, m) for n, m in zip(places.shape, x.shape, strict=True))
+
+
+def _number(bit: int) -> int:
+    return bit.bit_length() - 1
+
+
+def _numbers(bits: int) -> Iterable[int]:
+    """Which bits are set."""
+    return (k for k in range(bits.bit_length()) if bits >> k & 1)

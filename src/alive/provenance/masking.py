@@ -28,6 +28,18 @@ def masks_units(op: Op, families: Families) -> bool:
     return False
 
 
+def looks_up(op: Op) -> bool:
+    """Whether rows of a table are taken by rows of one 1 and zeros, which are made of what weights made of the data."""
+    if op.name not in ("mm", "bmm", "addmm", "baddbmm", "linear"):
+        return False
+    operands = [t for t in op.tensors() if t.ndim > 1]
+    return any(
+        t.shape[-1] > 2 and o.pure and not o.choice and _is_mask(t) and bool(((t != 0).sum(-1) == 1).all())
+        for t in operands
+        if (o := op.of(t)).data and not any(op.of(other).data for other in operands if other is not t)
+    )
+
+
 def _masked(op: Op) -> Iterator[tuple[Tensor, Tensor]]:
     """The pairs of values and mask that an operation may be about."""
     name = op.name.rstrip("_") if op.name.endswith("_") else op.name
@@ -49,11 +61,13 @@ def _is_zero(value: object) -> bool:
 
 
 def _is_mask(t: Tensor) -> bool:
-    """Whether it holds 0 and 1, and nothing else."""
+    """Whether it holds 0 and 1, and nothing else; 1 up to rounding, as hard + soft − soft is."""
     if t.dtype == torch.bool:
         return True
     t = t.detach()
-    return t.is_floating_point() and bool(((t == 0) | (t == 1)).all()) and bool((t == 0).any())
+    if not t.is_floating_point() or not bool((t == 0).any()):
+        return False
+    return bool(((t == 0) | ((t - 1).abs() <= 4 * torch.finfo(t.dtype).eps)).all())
 
 
 def _is_input(op: Op, t: Tensor, families: Families) -> bool:

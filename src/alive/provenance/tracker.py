@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import reduce
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ from ..torch_private import (
 )
 from .choices import Choices
 from .families import Families, Family
-from .masking import masks_units
+from .masking import looks_up, masks_units
 from .memory import Memory
 from .one_sided import is_one_sided
 from .op import Op, Results
@@ -201,15 +202,15 @@ class Tracker(TorchDispatchMode):
         written, outputs = op.written(), op.outputs()
         results = [found] * max(len(outputs), 1) if isinstance(found, Owners) or found is None else found
         self._look(op)
-        choice = self.choices.follow(op)
-        if choice and op.name not in RULES and torch.Tag.pointwise not in op.func.tags and not op.func.is_view:
-            self.choices.lose(choice)
+        carried = self.choices.follow(op)
+        if any(carried) and op.name not in RULES and torch.Tag.pointwise not in op.func.tags and not op.func.is_view:
+            self.choices.lose(reduce(int.__or__, carried))
         if written:
-            for t, owners in zip(written, results, strict=False):
+            for t, owners, choice in zip(written, results, carried, strict=False):
                 owners = owners or lost(t.ndim, f"{op.func} is not followed")
                 self.memory.write(t, owners._replace(choice=choice))
             return
-        for t, owners in zip(outputs, [*results, *[None] * len(outputs)], strict=False):
+        for t, owners, choice in zip(outputs, [*results, *[None] * len(outputs)], carried, strict=False):
             owners = owners or self._lost(op, t)
             if not _fits(owners, t):
                 self.faults.append(f"{op.func}: owners {list(owners.point.shape)} of {list(t.shape)}")
@@ -234,7 +235,7 @@ class Tracker(TorchDispatchMode):
             if wrote.picked and not wrote.choice:  # else a tap saw who was chosen
                 self._unseen("topk")
         with suppress(RuntimeError, NotImplementedError):  # some tensor has no values to look at
-            if masks_units(op, self.families):
+            if masks_units(op, self.families) or looks_up(op):
                 self._unseen("masked")
         computes = torch.Tag.pointwise in op.func.tags or op.name in REDUCES
         for y in op.outputs() if computes or op.name in MAKES_Z else ():

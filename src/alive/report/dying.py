@@ -65,6 +65,7 @@ def _dots(axis: Axes, rows: Sequence[Row], methods: Sequence[str], column: str) 
     axis.set_yticks(range(len(methods)), methods, fontsize=7)
     axis.set_ylim(len(methods) - 0.5, -0.5)
     axis.tick_params(axis="x", labelsize=6)
+    axis.locator_params(axis="x", nbins=6)
     axis.grid(alpha=0.25)
     if column in SHARES:
         axis.set_xlim(-0.04, 1.04)

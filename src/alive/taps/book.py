@@ -26,6 +26,7 @@ class Entry(NamedTuple):
     where: str = ""  # the line of the user's that calls it
     noun: str = "unit"
     floor: float | None = None  # of a choice: at or below it, what was chosen is set to zero afterwards
+    ranks: tuple[int, ...] | None = None  # of a choice: which of the chosen are used, where not all are
 
 
 class Book:

@@ -7,57 +7,42 @@ that is followed, choices wait for its end; in later passes the book tells.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..functional.activations import Activation
 from ..provenance import Layout, Owners, Tracker, read, tensors
-from ..provenance.choices import LOOKS_UP, ODD, READ
-from ..provenance.owners import LOST, varying
+from ..provenance.choices import LOOKS_UP, ODD, READ, STACKED
+from ..provenance.owners import LOST
 from .book import Entry
 from .kinds import JUMP, Seen
 from .lines import line_of_call
 from .records import Place
 from .selections import CODE, LATENT, SORTS, Choice, Selection, Selects, chosen_by, noun_of
+from .waiting import (
+    APART,
+    CHANGED,
+    LOOKS_ELSEWHERE,
+    PARTLY,
+    READ_BY_PYTHON,
+    SEVERAL,
+    SORTED,
+    Waiting,
+    apart_of,
+    by_axis,
+    has_names,
+    has_units,
+    is_as_decoded,
+    ranks_of,
+    taken_of,
+)
 
 if TYPE_CHECKING:
     from .taps import Taps
 
-READ_BY_PYTHON = (
-    "chooses among units, and Python reads which: who is never chosen is not counted; declare the module that "
-    "chooses: selects={MyRouter: alive.taps.Selects('expert', count=8)}"
-)
-
-
-CHANGED = (
-    "chooses among latents, and sets some of the chosen to zero in a way that is not followed: who is never on is not "
-    "counted; declare the module that chooses: selects={MyTopK: alive.taps.Selects('latent')}"
-)
-LOOKS_ELSEWHERE = (
-    "chooses rows of a table that has another number of them: who is never chosen is not counted; declare the module "
-    "that chooses: selects={MyQuantiser: alive.taps.Selects('code', count=512)}"
-)
-SORTED = (
-    "sorts scores, of which some are taken: who never is, is not counted; write topk, argmax or argmin, or declare the "
-    "module that chooses: selects={MyTopK: alive.taps.Selects('latent')}"
-)
 FEW = 3  # values
-
-
-class Waiting(NamedTuple):
-    """A choice whose meaning is not known yet: where it happened, its bit, and the owners of its scores."""
-
-    choice: Choice
-    base: str
-    number: int
-    bit: int
-    owners: Owners
-    trace: int
-    where: str
-    slot: Any
-    path: str
 
 
 class Selecting:
@@ -69,6 +54,8 @@ class Selecting:
         self._floors: dict[int, float] = {}  # by bit: at or below it, chosen values are set to zero
         self._passed_on = 0  # bits of choices that only make the threshold of a mask
         self._inputs: list[tuple[Tensor | None, Owners | None]] = []  # of declared modules that run
+        self._counted: set[tuple[str, int]] = set()  # choices that were, in any pass, by base name and number
+        self._refused: dict[tuple[str, int], str] = {}  # and why others cannot be
 
     def clear(self) -> None:
         """A pass begins, or has failed."""
@@ -97,6 +84,7 @@ class Selecting:
         if entry is None:
             taps.book.asked_again = True
         elif entry.layout is not None:
+            choice = choice._replace(taken=taken_of(entry.ranks, choice))
             self._emit(entry, choice, choice.selection(entry.noun, entry.floor))
 
     def _call(self, activation: Activation) -> tuple[str, int]:
@@ -113,12 +101,12 @@ class Selecting:
         if not owners.data:
             taps.book.note(base, number, Entry(base, None, tuple(choice.z.shape), taps._trace))
             return
-        bit = tracker.choices.begin(choice.size, choice.ids.numel())
-        marked = [choice.ids if choice.result is None else choice.result]
-        if choice.values is not None and _has_units(owners, choice.dim):
-            marked.append(choice.values)
-        for t in marked:  # a choice among what was chosen before is a choice of its own
-            tracker.enter(t, tracker.owners(t)._replace(choice=bit))
+        bit = tracker.choices.begin(choice.size, choice.ids.shape, owners.unit)
+        marked = {bit: choice.ids if choice.result is None else choice.result}
+        if choice.values is not None:
+            marked[tracker.choices.values_of(bit)] = choice.values
+        for own, t in marked.items():  # a choice among what was chosen before is a choice of its own
+            tracker.enter(t, tracker.owners(t)._replace(choice=own))
         where = line_of_call(taps._outermost, inside=taps._running[-1].is_activation)
         reserve: Callable[[], Any] | None = getattr(taps.watcher, "reserve", None)
         scores = choice.z.clone()
@@ -135,32 +123,48 @@ class Selecting:
             with tracker.quiet():
                 tracker.choices.lose(tracker.owners(t).choice)
 
+    def takes_row(self, table: Any, index: Any) -> None:
+        """Python takes table[index]: of one number, torch tells no operation that says which was looked up."""
+        tracker = self._taps._tracker
+        if tracker is None or not (isinstance(index, Tensor) and not index.ndim and index.dtype == torch.long):
+            return
+        with tracker.quiet():
+            bits, own = tracker.owners(index).choice, tracker.owners(table)
+            if bits and not own.data:
+                tracker.choices.look_up(bits, table)
+
     def meets(self, owners: Owners, activation: Activation) -> bool:
-        """Whether an activation gets chosen values and nothing else: then it is part of the selection."""
-        if not owners.choice or not owners.picked:
+        """Whether an activation gets chosen values and nothing else: then it is part of the selection.
+
+        What it sets to zero is off, also where it gets all values and those that were not chosen are zero.
+        """
+        tracker = self._taps._tracker
+        if not owners.choice or tracker is None:
             return False
         if not activation.leaks:
+            choices = tracker.choices.roots(owners.choice)
             for waiting in self._waiting:
-                if owners.choice & waiting.bit:
+                if choices & waiting.bit:
                     self._floors[waiting.bit] = max(activation.cutoff, self._floors.get(waiting.bit, -torch.inf))
-        return True
+        return owners.picked
 
     def finish(self) -> None:
         """The pass has ended: now it shows what the choices were of."""
         tracker, waiting = self._taps._tracker, self._waiting
         assert tracker is not None
         with tracker.quiet():
+            apart = apart_of(waiting, tracker)
             for each in waiting:
-                self._settle(each, tracker)
+                self._settle(each, tracker, each.bit in apart)
         self.clear()
 
-    def _settle(self, each: Waiting, tracker: Tracker) -> None:
-        taps, choice = self._taps, each.choice
+    def _settle(self, each: Waiting, tracker: Tracker, apart: bool) -> None:
+        taps, choice, key = self._taps, each.choice, (each.base, each.number)
         uses = tracker.choices.uses(each.bit)
         noun = "" if each.bit & self._passed_on else noun_of(uses, several=choice.several)
-        units = _has_units(each.owners, choice.dim)
+        units = has_units(each.owners, choice.dim)
         if not units:  # rows of a table are codes, whatever made their scores
-            noun = CODE if noun and LOOKS_UP in uses else ""
+            noun = CODE if noun and (LOOKS_UP in uses or STACKED in uses) else ""
         shape = tuple(choice.z.shape)
         if not noun or choice.name == SORTS:
             if noun:
@@ -171,17 +175,29 @@ class Selecting:
                 taps.tell_unseen(each.base, READ_BY_PYTHON, each.path)
             taps.book.note(each.base, each.number, Entry(each.base, None, shape, each.trace))
             return
-        owners = each.owners if units else _by_axis(each, uses[LOOKS_UP], tracker)
+        owners = each.owners if units else by_axis(each, uses.get(LOOKS_UP) or uses[STACKED], tracker)
+        if tracker.choices.is_of_several_tables(each.bit):
+            owners = owners._replace(unit=torch.full_like(owners.unit, LOST), why=SEVERAL)
         layout = read(owners, choice.z, taps._points, tracker.family(owners), taps._doubt())
         name = taps._name(each.base, layout.made_by)
-        entry = Entry(name, layout, shape, each.trace, each.where, noun, self._floors.get(each.bit))
+        taken = tracker.choices.taken(each.bit)
+        ranks = ranks_of(taken, choice)
+        entry = Entry(name, layout, shape, each.trace, each.where, noun, self._floors.get(each.bit), ranks)
+        choice = choice._replace(taken=None if bool(taken.all()) else taken)
         selection = choice.selection(noun, entry.floor)
-        passed = tracker.choices.decoded(each.bit, choice.z.numel()) if noun == LATENT else None
-        if passed is not None and not torch.equal(passed, selection.on.flatten()):
-            taps.tell_unseen(name, CHANGED, each.path)
-            entry = entry._replace(layout=None)
+        decoded = tracker.choices.decoded(each.bit, choice.z.numel())
+        why = APART if apart else PARTLY if ranks == () else ""
+        why = why or ("" if is_as_decoded(selection, decoded) else CHANGED)
+        why = self._refused.get(key, why)
+        if why:
+            self._refused[key] = why
+            taps.tell_unseen(each.base if apart else name, why, each.path)
+            unknown = layout._replace(points=False, units=False, why=(f"points and units: {why}",))
+            entry = entry._replace(layout=unknown if key in self._counted else None)  # it was in batches before
         taps.book.note(each.base, each.number, entry)
+        taps.book.moving |= bool(getattr(taps.watcher, "checks_choices", False))
         if entry.layout is not None:
+            self._counted.add(key)
             self._emit(entry, choice, selection, each.slot)
 
     def _emit(self, entry: Entry, choice: Choice, selection: Selection, slot: Any = None) -> None:
@@ -219,7 +235,7 @@ class Selecting:
         assert seen.gate is not None
         scores = seen.gate.scores
         told = owners.data and tracker.owners(seen.z).data and not owners.choice
-        if told and not _real(owners):
+        if told and not has_names(owners):
             told = False
             if seen.activation is JUMP:
                 taps._unfollowed("mask")
@@ -328,34 +344,3 @@ def _of_indices(selects: Selects, ids: Tensor | None) -> tuple[Tensor, Selection
         return None
     on = (ids.unsqueeze(-1) == torch.arange(selects.count, device=ids.device)) & (ids >= 0).unsqueeze(-1)
     return on.float() * 2 - 1, Selection(selects.noun, on, torch.zeros((), device=ids.device), scored=False)
-
-
-def _real(owners: Owners) -> bool:
-    return bool(((owners.unit >= 0) & (owners.unit != LOST)).any())
-
-
-def _has_units(owners: Owners, dim: int) -> bool:
-    """Whether different units lie along an axis."""
-    return dim in varying(owners.unit) and _real(owners)
-
-
-def _by_axis(each: Waiting, table: tuple[int, ...], tracker: Tracker) -> Owners:
-    """The owners of scores whose candidates are the rows of a table, made by no weights: a code is an index.
-
-    A table [H, C, D] has codes of its own for each of H heads, which lie on an axis of that size.
-    """
-    z, dim, owners = each.choice.z, each.choice.dim, each.owners
-    rows = varying(owners.point)
-    if dim in rows:
-        return owners
-    heads = [n for n in table[:-2] if n > 1] if len(table) > 2 else []
-    free = [d for d in range(z.ndim) if d != dim and d not in rows and heads and z.shape[d] == heads[0]]
-    if heads and (len(heads) > 1 or len(free) != 1):
-        return owners._replace(why="which of several codebooks a code is of cannot be told")
-    count = each.choice.size * (heads[0] if heads else 1)
-    start = tracker.families.claim(each.path, count)
-    names = torch.arange(start, start + count, dtype=torch.int32)
-    shape = [z.shape[d] if d == dim or d in free else 1 for d in range(z.ndim)]
-    if free and free[0] > dim:
-        names = names.view(heads[0], -1).t()
-    return owners._replace(unit=names.reshape(shape), picked=False)

@@ -75,6 +75,7 @@ class Choice(NamedTuple):
     largest: bool = True
     several: bool = True  # whether it may choose more than one
     result: Tensor | None = None  # what else holds who was chosen
+    taken: Tensor | None = None  # which of the ids are used; all, without it
 
     @property
     def size(self) -> int:
@@ -83,8 +84,14 @@ class Choice(NamedTuple):
 
     def chosen(self) -> Tensor:
         """Which were chosen: bool, in the shape of z."""
-        ids = self.ids if self.ids.ndim == self.z.ndim else self.ids.unsqueeze(self.dim)
-        return torch.zeros_like(self.z, dtype=torch.bool).scatter_(self.dim, ids, True)
+        whole = self.ids.ndim == self.z.ndim
+        ids = self.ids if whole else self.ids.unsqueeze(self.dim)
+        none = torch.zeros_like(self.z, dtype=torch.bool)
+        if self.taken is None:
+            return none.scatter_(self.dim, ids, True)
+        taken = self.taken.to(ids.device)
+        taken = (taken if whole else taken.unsqueeze(self.dim)).expand_as(ids)
+        return none.int().scatter_add_(self.dim, ids, taken.int()) > 0
 
     def selection(self, noun: str, floor: float | None) -> Selection:
         """What it means for units; values at or below the floor are set to zero afterwards, where there is one."""
@@ -143,6 +150,7 @@ CHOOSERS: dict[Callable[..., Any], Chooses] = {
 }
 READS = (Tensor.tolist, Tensor.numpy, Tensor.__array__)  # after these only Python knows what becomes of it
 NAMES = dict.fromkeys(TOPK, "topk") | {F.gumbel_softmax: "gumbel"}
+NAMES |= dict.fromkeys((torch.multinomial, Tensor.multinomial), "multinomial")
 
 
 def chosen_by(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Choice | None:
@@ -162,7 +170,7 @@ def chosen_by(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: 
         return None
     name = NAMES.get(func) or f"arg{getattr(func, '__name__', 'max').removeprefix('arg')}"
     name = SORTS if name == "argsort" else name
-    values = values if name == "topk" else None
+    values = None if name == SORTS else values
     return Choice(name, z, dim % z.ndim, index, values, largest, several, result)
 
 
@@ -174,7 +182,7 @@ def noun_of(uses: Collection[str], *, several: bool) -> str:
     """
     if SENDS in uses:
         return EXPERT
-    if LOOKS_UP in uses and (VALUES not in uses or not several):
+    if LOOKS_UP in uses and VALUES not in uses:
         return CODE
     if SUMS in uses and not {VALUES, WEIGHS} <= set(uses):
         return EXPERT

@@ -522,6 +522,8 @@ class _Mode(TorchFunctionMode):
                 taps._selecting.chose(func, args, kwargs, out)
             elif func in READS:
                 taps._selecting.is_read(args[0])
+            elif func is Tensor.__getitem__:
+                taps._selecting.takes_row(*args)
         return out
 
     def _masked(self, func: Any, args: Any, kwargs: Any) -> Any:

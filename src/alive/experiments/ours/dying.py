@@ -20,7 +20,7 @@ CODES = 256
 
 def _settings(paper: bool) -> list[tuple[str, Options]]:
     """What autoencoders learn: a kind of choice, and how far the mean lies from zero in spreads."""
-    gammas = {"topk": (0.0, 3.0), "batchtopk": (3.0,), "relu": (3.0,)}
+    gammas = {"topk": (0.0, 1.0, 3.0, 10.0), "batchtopk": (3.0,), "relu": (3.0,)}
     if paper:
         gammas = dict.fromkeys(gammas, (0.0, 1.0, 3.0, 10.0))
     made = [

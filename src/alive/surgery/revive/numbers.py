@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from typing import Any
 from zlib import crc32
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Adagrad, Optimizer, Rprop
 
 from ...errors import AliveError
 from .wires import Part, Wires, tensor_of
+
+# What optimisers of torch keep of gradients and steps; anything else may be a copy of the weights.
+MOMENTS = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg"}
+MOMENTS |= {"acc_delta", "sum", "prev", "step_size", "variance"}
+NEAR = 0.5  # of the norm of the weights
 
 
 class Bench:
@@ -85,37 +91,69 @@ class Bench:
                 tensor_of(self.model, name).copy_(value)
 
     def forget(self) -> tuple[str, ...]:
-        """Set the optimisers' state of what was written to zero; says what could not be reset in part."""
+        """Set the optimisers' state of what was written as in a new one; says what could not be reset in part."""
         notes: dict[str, None] = {}
-        for name, mask in self._masks.items():
-            tensor = tensor_of(self.model, name)
-            for optimiser in self.optimisers:
-                for key in forget(optimiser, tensor, mask):
-                    notes[f"{type(optimiser).__name__} keeps {key} for whole tensors: {name} has still the old"] = None
+        for optimiser in self.optimisers:
+            kind = type(optimiser).__name__
+            if isinstance(optimiser, LBFGS) and optimiser.state and self._masks:
+                notes[f"{kind} keeps its history for all weights together: it is still the old; make a new one"] = None
+                continue
+            for name, mask in self._masks.items():
+                for key in forget(optimiser, tensor_of(self.model, name), mask, self._were[name]):
+                    notes[f"{kind} keeps {key} for whole tensors: {name} has still the old"] = None
         return tuple(notes)
 
 
-def forget(optimiser: Optimizer, parameter: Tensor, mask: Tensor) -> list[str]:
-    """Zero an optimiser's moments where the mask says so; the names of state that is not held number by number.
+def optimisers_of(given: object) -> list[Optimizer]:
+    """One optimiser, several, or none, as a list."""
+    several = list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
+    found = [one for one in several if isinstance(one, Optimizer)]
+    if len(found) < len(several):
+        raise AliveError("the optimiser must be a torch.optim.Optimizer, a list of them, or None")
+    return found
 
-    Counts of steps stay, as they belong to the whole tensor.
+
+def forget(optimiser: Optimizer, parameter: Tensor, mask: Tensor, before: Tensor) -> list[str]:
+    """Set an optimiser's state as in a new one where the mask says so; the names of state not held number by number.
+
+    Moments begin at zero. A copy or mean of the weights, known by lying near what they were `before`, begins at the
+    weights. Counts of steps stay, as they belong to the whole tensor.
 
     >>> weight = torch.nn.Parameter(torch.ones(2))
     >>> adam = torch.optim.Adam([weight])
     >>> weight.sum().backward()
     >>> adam.step()
-    >>> forget(adam, weight, torch.tensor([True, False])), adam.state[weight]["exp_avg"].tolist()
+    >>> forget(adam, weight, torch.tensor([True, False]), weight), adam.state[weight]["exp_avg"].tolist()
     ([], [0.0, 0.10000000149011612])
     """
     whole = []
+    group = next((one for one in optimiser.param_groups if any(p is parameter for p in one["params"])), {})
     for key, value in optimiser.state.get(parameter, {}).items():
         if not isinstance(value, Tensor) or key == "step":
             continue
         if value.shape == parameter.shape:
-            value.masked_fill_(mask.to(value.device), 0)
+            new = (
+                parameter.detach()
+                if _is_copy(key, value, before)
+                else torch.full_like(value, _start(optimiser, key, group))
+            )
+            value.copy_(torch.where(mask.to(value.device), new.to(value), value))
         elif value.numel() > 1:
             whole.append(key)
     return whole
+
+
+def _start(optimiser: Optimizer, key: str, group: Mapping[str, Any]) -> float:
+    """What a number of an optimiser's state begins with, where it is no copy of the weight."""
+    if isinstance(optimiser, Rprop) and key == "step_size":
+        return float(group["lr"])
+    return float(group["initial_accumulator_value"]) if isinstance(optimiser, Adagrad) and key == "sum" else 0.0
+
+
+def _is_copy(key: str, value: Tensor, weight: Tensor) -> bool:
+    """Whether a tensor is a copy of a weight, or a mean of it over steps."""
+    ours, theirs = value.detach().double().cpu(), weight.detach().double().cpu()
+    return key not in MOMENTS and bool((ours - theirs).norm() < NEAR * theirs.norm())
 
 
 def draw_in(bench: Bench, wires: Wires, units: Tensor) -> None:

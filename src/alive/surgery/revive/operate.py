@@ -22,11 +22,11 @@ from ..shrink.graph import Layer
 from ..shrink.observed import observe
 from .captured import Loss, caught, losses_of, read_by
 from .lookups import looked_up
-from .numbers import Bench
+from .numbers import Bench, optimisers_of
 from .record import Left, Reset, Revival
 from .targets import Target, targets
 from .ways import HOW, Points, by_loss, by_utility, redo, reseed, utility
-from .wires import OUTPUT, Wired, Wires, chooses, declared, is_shown, read_loudly, wires_of
+from .wires import OUTPUT, Part, Wired, Wires, chooses, declared, is_shown, read_loudly, wires_of
 
 AT_ONCE = 256  # points the graph is run on at once
 TAU = 0.1  # as ReDo has it
@@ -79,8 +79,8 @@ def revive(
     True
     """
     root = bare(model)
-    optimisers = [optimiser] if isinstance(optimiser, Optimizer) else list(optimiser or ())
-    _expect_fit(census, optimisers, how, data)
+    optimisers = optimisers_of(optimiser)
+    _expect_fit(census, how, data)
     if across_ranks and world_size() > 1:
         census = gather(census) if isinstance(census, Census) else census.gathered()
     chance = int(torch.randint(2**31, ())) if seed is None else seed
@@ -89,6 +89,7 @@ def revive(
         operation.look()
         found = targets(census, layers, None if how == "utility" else tau)
         given = wires or {}
+        operation.look_up([target for target in found if how == "codes" and target.noun == CODE])
         for target in sorted(found, key=lambda each: each.name in given):  # the graph is read before anything changes
             operation.reset(target, given.get(target.name))
     if across_ranks and world_size() > 1:
@@ -113,6 +114,7 @@ class _Operation:
         self.left: list[Left] = []
         self.first: Call | None = None
         self.size, self.before = 0, list[Tensor]()
+        self.lookups: dict[str, tuple[Part, Tensor] | str] = {}
         self.done: list[Target] = []
 
     def look(self) -> None:
@@ -211,12 +213,21 @@ class _Operation:
             by_loss(self.bench, wires, units, self._points(target))
         self._note(target, units, tuple(part.name for part in wires.out), exact)
 
+    def look_up(self, codes: Sequence[Target]) -> None:
+        """Note what is looked up in each codebook, before any of them changes what reaches the next."""
+        for target in codes:
+            assert self.calls is not None
+            try:
+                found = looked_up(self.root, self.calls, target.made_by, target.units, target.count)
+                self.lookups[target.name] = found
+            except AliveError as error:
+                self.lookups[target.name] = error.cause
+
     def _codes(self, target: Target) -> str | None:
-        assert self.calls is not None
-        try:
-            book, vectors = looked_up(self.root, self.calls, target.made_by, target.units, target.count)
-        except AliveError as error:
-            return error.cause
+        found = self.lookups[target.name]
+        if isinstance(found, str):
+            return found
+        book, vectors = found
         reseed(self.bench, book, target.units, vectors)
         self._note(target, target.units, (), False)
         return None
@@ -284,7 +295,7 @@ class _Operation:
         return dead
 
 
-def _expect_fit(census: object, optimisers: Sequence[object], how: str, data: object) -> None:
+def _expect_fit(census: object, how: str, data: object) -> None:
     expect_one_of("way to revive", how, HOW)
     if not isinstance(census, Census | Dormancy):
         raise AliveError(
@@ -293,10 +304,6 @@ def _expect_fit(census: object, optimisers: Sequence[object], how: str, data: ob
         )
     expect(
         [
-            (
-                all(isinstance(one, Optimizer) for one in optimisers),
-                "the optimiser must be a torch.optim.Optimizer, a list of them, or None",
-            ),
             (how != "utility" or isinstance(census, Dormancy), 'how="utility" needs alive.diagnosis.dormancy'),
             (how not in ("loss", "codes") or data is not None, f'how="{how}" draws from the data: give data'),
         ]

@@ -17,7 +17,7 @@ from ...taps import Call, Taps, bare
 from ...world import world_size
 from ..reading import copied, evaluating
 from ..shrink.calls import Calls
-from .numbers import Bench
+from .numbers import Bench, optimisers_of
 from .targets import targets
 from .ways import by_utility, utility
 from .wires import Wired, Wires, wires_of
@@ -79,7 +79,7 @@ class ContinualBackprop:
             ]
         )
         self._root = bare(model)
-        self._optimisers = [optimiser] if isinstance(optimiser, Optimizer) else list(optimiser or ())
+        self._optimisers = optimisers_of(optimiser)
         self._rate, self._maturity, self._decay, self._seed = rate, maturity, decay, seed
         self.replaced = 0
         self.left: dict[str, str] = {}

@@ -164,7 +164,7 @@ def wires_of(reading: Wired, layer: Layer) -> Wires | str:
         return space.fixed
     if len(space.producers) > 1:  # which a depthwise layer shares too
         others = ", ".join(other.path for other in space.producers if other is not layer)
-        return f"its units are added to those of {others}, so that they are not its own"
+        return f"its units meet those of {others} in a sum or product, so that they are not its own"
     if reading.shares_bias(layer):
         return f"{layer.path} is shared: its bias is used more than once"
     if not space.readers:

@@ -1,0 +1,131 @@
+"""Choices that wait for the end of a pass, and what they turn out to be: counted, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..provenance import Owners, Tracker
+from ..provenance.choices import Decoded
+from ..provenance.owners import LOST, varying
+from .selections import EXPERT, Choice, Selection
+
+READ_BY_PYTHON = (
+    "chooses among units, and Python reads which: who is never chosen is not counted; declare the module that "
+    "chooses: selects={MyRouter: alive.taps.Selects('expert', count=8)}"
+)
+CHANGED = (
+    "chooses among latents, and sets some of the chosen to zero in a way that is not followed: who is never on is not "
+    "counted; declare the module that chooses: selects={MyTopK: alive.taps.Selects('latent')}"
+)
+LOOKS_ELSEWHERE = (
+    "chooses rows of a table that has another number of them: who is never chosen is not counted; declare the module "
+    "that chooses: selects={MyQuantiser: alive.taps.Selects('code', count=512)}"
+)
+SORTED = (
+    "sorts scores, of which some are taken: who never is, is not counted; write topk, argmax or argmin, or declare the "
+    "module that chooses: selects={MyTopK: alive.taps.Selects('latent')}"
+)
+PARTLY = (
+    "chooses among units, and of the chosen only some are used, others for other points: who is never chosen is not "
+    "counted; declare the module that chooses: selects={MyRouter: alive.taps.Selects('expert', count=8)}"
+)
+APART = (
+    "chooses for some of the points at a time, in several calls: who is never chosen in any of them is not counted; "
+    "choose for all points in one call"
+)
+SEVERAL = "which of several codebooks a code is of cannot be told"
+
+
+class Waiting(NamedTuple):
+    """A choice whose meaning is not known yet: where it happened, its bit, and the owners of its scores."""
+
+    choice: Choice
+    base: str
+    number: int
+    bit: int
+    owners: Owners
+    trace: int
+    where: str
+    slot: Any
+    path: str
+
+
+def apart_of(waiting: Sequence[Waiting], tracker: Tracker) -> set[int]:
+    """The bits of choices that are made by several calls, each for other points, as in a loop over them."""
+    alike: dict[Any, list[Waiting]] = {}
+    for each in waiting:
+        family = tracker.family(each.owners)
+        made_by = "" if family is None else family.named(each.owners.unit)
+        alike.setdefault((each.base, each.choice.size, made_by), []).append(each)
+    found = set()
+    for calls in alike.values():
+        points = [each.owners.point[(each.owners.point >= 0) & (each.owners.point != LOST)].unique() for each in calls]
+        if len(calls) > 1 and all(map(len, points)) and len(torch.cat(points).unique()) == sum(map(len, points)):
+            found |= {each.bit for each in calls}
+    return found
+
+
+def is_as_decoded(selection: Selection, decoded: Decoded | None) -> bool:
+    """Whether what met the weights was not 0 where the selection says that it is on; of several, at least there."""
+    if decoded is None or selection.noun == EXPERT:
+        return True
+    on = selection.on.flatten()
+    return torch.equal(on, decoded.on) if decoded.alone else not bool((on & ~decoded.on).any())
+
+
+def ranks_of(taken: Tensor, choice: Choice) -> tuple[int, ...] | None:
+    """Which of the chosen are used, the same for all points: None for all of them, () where points differ."""
+    if bool(taken.all()):
+        return None
+    if choice.ids.ndim != choice.z.ndim:
+        return ()
+    rows = taken.movedim(choice.dim, -1).flatten(0, -2)
+    same = len(rows) and bool((rows == rows[:1]).all())
+    return tuple(rows[0].nonzero().flatten().tolist()) if same else ()
+
+
+def taken_of(ranks: tuple[int, ...] | None, choice: Choice) -> Tensor | None:
+    """Which of the ids are used, by their ranks."""
+    if ranks is None:
+        return None
+    shape = [1] * choice.ids.ndim
+    shape[choice.dim] = -1
+    taken = torch.zeros(choice.ids.shape[choice.dim], dtype=torch.bool)
+    taken[list(ranks)] = True
+    return taken.view(shape)
+
+
+def has_names(owners: Owners) -> bool:
+    """Whether the units of any entry are known."""
+    return bool(((owners.unit >= 0) & (owners.unit != LOST)).any())
+
+
+def has_units(owners: Owners, dim: int) -> bool:
+    """Whether different units lie along an axis."""
+    return dim in varying(owners.unit) and has_names(owners)
+
+
+def by_axis(each: Waiting, table: tuple[int, ...], tracker: Tracker) -> Owners:
+    """The owners of scores whose candidates are the rows of a table, made by no weights: a code is an index.
+
+    A table [H, C, D] has codes of its own for each of H heads, which lie on an axis of that size.
+    """
+    z, dim, owners = each.choice.z, each.choice.dim, each.owners
+    rows = varying(owners.point)
+    if dim in rows:
+        return owners
+    heads = [n for n in table[:-2] if n > 1] if len(table) > 2 else []
+    free = [d for d in range(z.ndim) if d != dim and d not in rows and heads and z.shape[d] == heads[0]]
+    if heads and (len(heads) > 1 or len(free) != 1):
+        return owners._replace(why=SEVERAL)
+    count = each.choice.size * (heads[0] if heads else 1)
+    start = tracker.families.claim(each.path, count)
+    names = torch.arange(start, start + count, dtype=torch.int32)
+    shape = [z.shape[d] if d == dim or d in free else 1 for d in range(z.ndim)]
+    if free and free[0] > dim:
+        names = names.view(heads[0], -1).t()
+    return owners._replace(unit=names.reshape(shape), picked=False)
