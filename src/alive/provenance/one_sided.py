@@ -1,4 +1,4 @@
-"""Whether values show that an operation is one-sided: it lets one side of z through and sets the other to zero."""
+"""Whether values show that an operation is one-sided: it lets one side of z through, the other not or less."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from math import lgamma
 from torch import Tensor
 
 MOST = 1 << 16  # values that are looked at
+SOME, FEW = 1 << 12, 32  # the most and the least of them, where all must be in order
+SMALLER = 0.8  # of the share on one side, that on the other: less far from it a function is as good as straight
 SURE = 8.0  # how unlikely chance must be, as minus the logarithm of its probability
 
 
@@ -20,6 +22,29 @@ def is_one_sided(z: Tensor, y: Tensor) -> bool:
     """
     z, y = z.reshape(-1)[:MOST], y.reshape(-1)[:MOST]
     return _splits_at_zero(z, y) or _jumps(z, y)
+
+
+def gates_itself(z: Tensor, y: Tensor) -> bool:
+    """Whether y = g(z) z, with a share g(z) ≥ 0 that grows with z: a leaky ReLU, an ELU, a GELU, a SiLU spelled out.
+
+    >>> import torch
+    >>> z = torch.linspace(-3, 3, 100)
+    >>> leaky, elu = torch.maximum(z, 0.1 * z), torch.where(z > 0, z, z.exp() - 1)
+    >>> [gates_itself(z, y) for y in (leaky, elu, 0.5 * z * (1 + torch.erf(z / 2**0.5)))]
+    [True, True, True]
+    >>> [gates_itself(z, y) for y in (2 * z, z.tanh(), z.abs(), z.exp(), z * z, z.clamp(-1, 1), z.flip(0))]
+    [False, False, False, False, False, False, False]
+    """
+    z, y = z.reshape(-1)[:SOME].double(), y.reshape(-1)[:SOME].double()
+    known = z.abs() > 1e-3 * z.abs().max()  # a share of next to nothing is all rounding
+    z, y = z[known], y[known]
+    if min(int((z > 0).sum()), int((z < 0).sum())) < FEW:
+        return False
+    share = (y / z)[z.argsort()]
+    top = float(share.max())
+    slack = 1e-3 * top
+    grows = bool((share.diff() >= -slack).all())
+    return top > 0 and grows and -slack <= float(share.min()) <= SMALLER * top
 
 
 def _splits_at_zero(z: Tensor, y: Tensor) -> bool:

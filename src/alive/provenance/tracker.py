@@ -31,7 +31,7 @@ from .choices import Choices
 from .families import Families, Family
 from .masking import looks_up, masks_units
 from .memory import Memory
-from .one_sided import is_one_sided
+from .one_sided import gates_itself, is_one_sided
 from .op import Op, Results
 from .owners import LOST, Owners, constant, foreign, lost
 from .rules import RULES, elementwise, viewed
@@ -42,6 +42,7 @@ REDUCES = {  # newer torch has a tag for them, 2.6 has not
     *("linalg__powsum", "logsumexp", "max", "mean", "min", "nansum", "norm", "prod", "std", "std_mean", "sum", "var"),
     "var_mean",
 }
+SPELLS = {"mul", "div", "where", "maximum", "minimum", "fmax", "fmin", "add"}  # with which a leaky one may end
 MAKES_Z = {"addmm", "mm", "bmm", "baddbmm", "convolution", "native_batch_norm", "native_layer_norm", "stack", "cat"}
 ONE_SIDED = {
     *(
@@ -241,12 +242,16 @@ class Tracker(TorchDispatchMode):
         for y in op.outputs() if computes or op.name in MAKES_Z else ():
             if y.is_floating_point() and y.numel() and _has_values(y) and not op.written():
                 before = [z for ref in self._recent if (z := ref()) is not None and z.shape == y.shape]
-                if (
+                told = (
                     before
                     and bool((y.detach() == 0).any())
                     and any(is_one_sided(z.detach(), y.detach()) for z in before)
-                ):
+                )
+                leaks = not told and op.name in SPELLS and any(gates_itself(z.detach(), y.detach()) for z in before)
+                if told or leaks:
                     self._unseen(op.name)
+                if leaks:
+                    self._recent.clear()  # what comes behind it would show the same again
                 self._recent.append(weakref.ref(y))
 
     def _lost(self, op: Op, t: Tensor) -> Owners:
