@@ -101,10 +101,11 @@ def layers(rows: Sequence[Row], path: Path) -> None:
     """Draw for each depth how far each layer is from passing its input on, in the best seed, and which are needed."""
     from matplotlib.figure import Figure
 
+    rows = [row for row in rows if row.weights is not None]
     depths = sorted({row.member.depth for row in rows})
     figure = Figure(figsize=(9, 1.9 * len(depths) + 0.4))
-    axes = figure.subplots(len(depths), 1, squeeze=False)[:, 0]
-    for depth, axis in zip(depths, axes, strict=True):
+    axes = figure.subplots(max(len(depths), 1), 1, squeeze=False)[:, 0]
+    for depth, axis in zip(depths, axes, strict=bool(depths)):
         row = max((row for row in rows if row.member.depth == depth), key=_end)
         work = layer_work(row)
         axis.semilogy(np.arange(2, depth + 1), np.maximum(work.moves, 1e-8), color="#2f6f9f", linewidth=0.6)
