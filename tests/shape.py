@@ -102,7 +102,7 @@ def exported(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
 
 def unused(modules: dict[str, ast.Module], texts: dict[str, str]) -> dict[str, list[str]]:
     """Exported names that nobody takes from their package: no other package, no test, no document."""
-    taken = {where: _taken(module, where) for where, module in modules.items()}
+    taken = {where: _imports(module, where) for where, module in modules.items()}
     return {
         path: left
         for path, names in exported(modules).items()
@@ -125,7 +125,7 @@ def _is_used(name: str, path: str, taken: dict[str, set[Taken]], texts: dict[str
     )
 
 
-def _taken(module: ast.Module, where: str) -> set[Taken]:
+def _imports(module: ast.Module, where: str) -> set[Taken]:
     """Names that a module imports from exactly a package, or reads as attributes of it."""
     here = ("alive", *Path(where).parent.parts)
     taken, aliases = set(), {}

@@ -71,7 +71,7 @@ def completions(line: str) -> tuple[list[str], bool]:
     ("line", "offered"),
     [
         ("alive ce", ["census"]),
-        ("alive census 5x4 --data m", ["moons", "mnist"]),
+        ("alive census 5x4 --data m", ["moons", "mnist", "mnist-14"]),
         ("alive census 5x4 --init ", list(values.INITS)),
         ("alive preflight 5x4 --data fa", ["fashion-mnist"]),
         ("alive census 5x4 --split t", ["train", "test"]),

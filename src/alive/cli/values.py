@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from ..registry import added
 
-DATA: tuple[str, ...] = ("moons", "digits", "friedman", "mnist", "mnist-14", "fashion-mnist", "cifar10", "cifar100")
-IMAGES = DATA[3:]
+IMAGES = ("mnist", "fashion-mnist", "cifar10", "cifar100")
+DATA: tuple[str, ...] = ("moons", "digits", "friedman", "mnist", "mnist-14", *IMAGES[1:])
 DATA += added("alive.data")
 INITS: tuple[str, ...] = (
     *("glorot", "kaiming", "torch", "zeros", "mirrored"),

@@ -25,7 +25,7 @@ def mnist_14() -> Data:
     full = mnist()
     assert full.test_x is not None
     train_x, test_x = (_halved(x) for x in (full.train_x, full.test_x))
-    return images(train_x, full.train_y, test_x=test_x, test_y=full.test_y, classes=full.classes, name="MNIST, 14x14")
+    return images(train_x, full.train_y, test_x=test_x, test_y=full.test_y, classes=full.classes, name="mnist-14")
 
 
 def _halved(x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -28,13 +28,21 @@ def masks_units(op: Op, families: Families) -> bool:
     return False
 
 
-def looks_up(op: Op) -> bool:
-    """Whether rows of a table are taken by rows of one 1 and zeros, which are made of what weights made of the data."""
+def looks_up(op: Op, is_activated: Callable[[Tensor], bool]) -> bool:
+    """Whether rows of a table are taken by rows of one 1 and zeros, which are made of what weights made of the data.
+
+    What comes out of an activation chooses nothing, even if it happens to be ones and zeros.
+    """
     if op.name not in ("mm", "bmm", "addmm", "baddbmm", "linear"):
         return False
     operands = [t for t in op.tensors() if t.ndim > 1]
     return any(
-        t.shape[-1] > 2 and o.pure and not o.choice and _is_mask(t) and bool(((t != 0).sum(-1) == 1).all())
+        t.shape[-1] > 2
+        and o.pure
+        and not o.choice
+        and not is_activated(t)
+        and _is_mask(t)
+        and bool(((t != 0).sum(-1) == 1).all())
         for t in operands
         if (o := op.of(t)).data and not any(op.of(other).data for other in operands if other is not t)
     )

@@ -79,6 +79,7 @@ class Tracker(TorchDispatchMode):
         self.faults: list[str] = []  # rules that failed; for tests
         self._unseen = unseen
         self._recent: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)
+        self._activated: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)  # what came out of activations
         self._stance: Any = None
         self._names: dict[Any, str] = {}
         self.families = Families(self._names)
@@ -220,9 +221,10 @@ class Tracker(TorchDispatchMode):
             if owners.weight:
                 self._name(op, owners)
 
-    def cross(self) -> None:
-        """An activation was seen: nothing before it is checked again."""
+    def cross(self, y: Tensor) -> None:
+        """An activation was seen, and this came out: nothing before it is checked again."""
         self._recent.clear()
+        self._activated.append(weakref.ref(y))
 
     def _look(self, op: Op) -> None:
         """Report one-sided operations that no tap saw: by name, or by what they do to values."""
@@ -236,7 +238,7 @@ class Tracker(TorchDispatchMode):
             if wrote.picked and not wrote.choice:  # else a tap saw who was chosen
                 self._unseen("topk")
         with suppress(RuntimeError, NotImplementedError):  # some tensor has no values to look at
-            if masks_units(op, self.families) or looks_up(op):
+            if masks_units(op, self.families) or looks_up(op, self._is_activated):
                 self._unseen("masked")
         computes = torch.Tag.pointwise in op.func.tags or op.name in REDUCES
         for y in op.outputs() if computes or op.name in MAKES_Z else ():
@@ -253,6 +255,10 @@ class Tracker(TorchDispatchMode):
                 if leaks:
                     self._recent.clear()  # what comes behind it would show the same again
                 self._recent.append(weakref.ref(y))
+
+    def _is_activated(self, t: Tensor) -> bool:
+        """Whether a tensor is what came out of an activation, or a view of it."""
+        return any(storage_id(t) == storage_id(y) for ref in self._activated if (y := ref()) is not None)
 
     def _lost(self, op: Op, t: Tensor) -> Owners:
         return op.lost(t.ndim) if any(self.owners(x).data for x in op.tensors()) else op.plain(t.ndim)

@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from ..errors import AliveError, expect
 from ..files import expect_writable, write_atomically
 from ..taps import bare
+from ..torch_private import tree_leaves
 from .reading import copied, evaluating, largest_difference, outputs
 
 INSTALL = 'Run pip install ".[export]" in your clone of alive'

@@ -396,7 +396,7 @@ class Taps:
         if isinstance(y, Tensor) and y.ndim == owners.point.ndim:
             bit = 1 << len(self._crossed)
             self._tracker.enter(y, owners._replace(crossed=owners.crossed | bit, behind=owners.behind | bit))
-            self._tracker.cross()
+            self._tracker.cross(y)
             self._crossed.append(key)
 
     def _looked_up(self, base: str, number: int, z: Tensor) -> Entry:
