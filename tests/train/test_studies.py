@@ -14,6 +14,7 @@ from alive.train.studies import Run, codebook, continual, sae, train_runs
 
 SMALL = {
     "sae": [Run("sae", "x", m, steps=12, width=16, options=(("gamma", 3.0), ("k", 2))) for m in sae.METHODS],
+    "drift": [Run("drift", "x", m, steps=12, width=8, options=(("tasks", 2),)) for m in continual.METHODS],
     "continual": [Run("continual", "x", m, steps=12, width=8, options=(("tasks", 2),)) for m in continual.METHODS],
 }
 
@@ -82,9 +83,24 @@ def test_a_run_is_stored_and_read_back(tmp_path):
     assert back.trace["dead"][-1] == pytest.approx(row.trace["dead"][-1])
 
 
-@pytest.mark.parametrize("name", ["sae", "continual", "codebook"])
+@pytest.mark.parametrize("name", ["sae", "continual", "drift", "codebook"])
 def test_all_methods_have_the_same_budget(name):
     for scale in ("quick", "paper"):
         cells = EXPERIMENTS[name].cells(scale, seeds=10)
         assert len({(c.member.steps, c.member.width, c.member.lr, c.data, c.points) for c in cells}) == 1
         assert len({c.member.seed for c in cells}) == 10
+
+
+def test_a_slow_change_flips_one_bit_of_a_fixed_function():
+    stream = continual.Drifting(torch.Generator().manual_seed(0))
+    before = stream.bits.clone()
+    stream.turn()
+    assert int((stream.bits != before).sum()) == 1
+    x, y = stream.batch(3000)
+    assert torch.equal(x[:, :15], stream.bits.expand(3000, -1))
+    assert set(x.flatten().tolist()) == {-1.0, 1.0}
+    by_hand = sum(
+        float(share) * torch.sign(x @ signs) for share, signs in zip(stream.share, stream.signs, strict=True)
+    )
+    torch.testing.assert_close(y[:, 0], by_hand)
+    assert stream.right(y, y) == pytest.approx(len(y))

@@ -33,7 +33,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "003-T2",
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
     *("depth-record", "depth-images", "atlas", "rivals", "adam-epsilon", "one-setting"),
-    *("sae", "continual", "codebook", "demo"),
+    *("sae", "continual", "drift", "codebook", "demo"),
     *added("alive.experiments"),
 )
 PATIENTS = (

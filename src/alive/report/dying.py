@@ -21,6 +21,7 @@ WORDS = {
     "found": "features found",
     "perplexity": "codes used as if alike",
     "accuracy": "accuracy while learning",
+    "explained": "variance explained while learning",
     "dormant": "dormant, τ = 0.1",
     "rank": "effective rank",
     "weight_norm": "norm of the weights",

@@ -6,7 +6,7 @@ from .adam_epsilon import ADAM_EPSILON
 from .atlas import ATLAS
 from .depth import DEPTH_RECORD
 from .depth_images import DEPTH_IMAGES
-from .dying import CODEBOOK, CONTINUAL, SAE
+from .dying import CODEBOOK, CONTINUAL, DRIFT, SAE
 from .one_setting import ONE_SETTING
 from .rivals import RIVALS
 
@@ -17,6 +17,7 @@ __all__ = [
     "CONTINUAL",
     "DEPTH_IMAGES",
     "DEPTH_RECORD",
+    "DRIFT",
     "ONE_SETTING",
     "RIVALS",
     "SAE",

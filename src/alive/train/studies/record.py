@@ -19,7 +19,7 @@ Curves = dict[str, list[float]]
 class Run:
     """A run of a study: the twin of a fleet's Member and the loop's Net for what is no classifier on fixed data.
 
-    study    "sae", "continual" or "codebook"
+    study    "sae", "continual", "drift" or "codebook"
     setting  what is learnt: "topk, γ 3"
     method   what is done against death
     steps    of the optimiser, the same for every method

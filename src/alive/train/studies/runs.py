@@ -10,12 +10,12 @@ from typing import Protocol
 from ...data import Data
 from ...errors import expect_one_of
 from .codebook import train_codebook
-from .continual import train_continual
+from .continual import train_continual, train_drift
 from .record import Run, RunResult, Tell
 from .sae import train_sae
 
 STUDIES: Mapping[str, Callable[[Run, Data, Tell], RunResult]] = MappingProxyType(
-    {"sae": train_sae, "continual": train_continual, "codebook": train_codebook}
+    {"sae": train_sae, "continual": train_continual, "drift": train_drift, "codebook": train_codebook}
 )
 
 
