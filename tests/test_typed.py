@@ -25,7 +25,7 @@ SHORT = {
     "cure": ["--steps", "4", "--seeds", "1"],
 }  # what would take minutes is cut short
 PLUGIN = "pip install examples/alive-plugin"
-STUDIES = ("one-setting", "sae", "continual", "drift", "codebook")  # which train for many minutes, and are tested by their parts
+STUDIES = ("one-setting", "sae", "continual", "drift", "codebook")  # they train for minutes; tested by their parts
 BY_OTHERS = ("pip", "torchrun")  # set-up is tried by hand in a fresh clone, ranks in tests of their own
 
 MINE = """
