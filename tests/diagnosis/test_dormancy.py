@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import alive
 from alive.diagnosis import dormancy
 from alive.errors import AliveError
 
@@ -90,3 +91,20 @@ def test_unknown_units_are_said_to_be():
     assert found.share() is None
     with pytest.raises(AliveError, match="no one-sided activation"):
         dormancy(nn.Linear(2, 2), torch.rand(3, 2))
+
+
+@pytest.mark.parametrize("look", [alive.census, dormancy])
+def test_looking_leaves_a_penalty_at_work(look):
+    """What a census computes of its own is not taken for the model's, and no warning says that layers are lost."""
+    model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+    x = torch.randn(16, 5)
+    with alive.Jumpstart(model, 0.1) as keep:
+        model(x)
+        wanted = keep.penalty()
+        for size in (16, 64, 16, 64):
+            look(model, torch.randn(64, 5))
+            model(torch.randn(size, 5))
+            keep.penalty()
+        look(model, torch.randn(64, 5))
+        model(x)
+        assert torch.equal(keep.penalty(), wanted)

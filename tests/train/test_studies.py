@@ -99,8 +99,6 @@ def test_a_slow_change_flips_one_bit_of_a_fixed_function():
     x, y = stream.batch(3000)
     assert torch.equal(x[:, :15], stream.bits.expand(3000, -1))
     assert set(x.flatten().tolist()) == {-1.0, 1.0}
-    by_hand = sum(
-        float(share) * torch.sign(x @ signs) for share, signs in zip(stream.share, stream.signs, strict=True)
-    )
+    by_hand = sum(float(share) * torch.sign(x @ signs) for share, signs in zip(stream.share, stream.signs, strict=True))
     torch.testing.assert_close(y[:, 0], by_hand)
     assert stream.right(y, y) == pytest.approx(len(y))

@@ -16,6 +16,7 @@ from ..functional import Activation, State, classify
 from ..provenance import Grid, Layout, Scattered
 from ..taps import Call, Output, Selects, Tap, Taps, bare, without_activations
 from ..taps.selections import CODE, EXPERT, UNIT
+from ..torch_private import DisableTorchFunction
 from .backward import Backward, Loss, unfrozen
 from .build import build
 from .example import example_of
@@ -203,7 +204,8 @@ class _Counter:
         while name in self.seen:
             name += "'"
         judged = call.tap.noun not in (CODE, EXPERT)  # of scores that only choose, the signal says nothing
-        signal = measured(z, layout, self.points) if judged else UNMEASURED
+        with DisableTorchFunction():  # its products are not the model's, of which others that watch it keep account
+            signal = measured(z, layout, self.points) if judged else UNMEASURED
         self._put(name, _Seen(call.tap, top, bottom, states, values, signal), call.slot)
         if self.backward is not None and judged:
             self.backward.listen(name, call.z, layout)

@@ -18,6 +18,7 @@ from ..errors import AliveError, expect, fault
 from ..feed import batches
 from ..provenance import Grid, Layout
 from ..taps import Call, Taps, bare, without_activations
+from ..torch_private import DisableTorchFunction
 from ..world import world_size
 from .backward import unfrozen
 from .example import Example, example_of
@@ -246,7 +247,8 @@ class _Watcher:
             return h
         rows = layout.arrange(seen.detach(), self.points).double()  # [N, C, positions]
         means = rows.mean(2)
-        products = (means.T @ means).cpu() if means.shape[1] <= MOST_UNITS else None
+        with DisableTorchFunction():  # this product is not the model's, of which others that watch it keep account
+            products = (means.T @ means).cpu() if means.shape[1] <= MOST_UNITS else None
         size = rows.abs().mean(2).sum(0).cpu()
         self.seen[name] = replace(own, told=means.sum(0).cpu(), size=size, products=products)
         if self.wants_gradient and seen.requires_grad:
