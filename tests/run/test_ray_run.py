@@ -117,16 +117,33 @@ class Book:
 
 
 def kill_midway(cluster, node, book, path):
-    """Kill all processes of a node at once, as soon as a row is stored and the node is in the middle of a task."""
+    """Kill all processes of a node at once, as soon as a row is stored and the node is in the middle of a task.
+
+    They are stopped before it is looked again, since on a busy machine a task may end between the look and the kill.
+    """
+
+    def under_way():
+        begun, done = ({line for line in book.lines(what) if line[0] == node.node_id} for what in ("begun", "done"))
+        return begun, begun - done
+
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        begun, done = ({line for line in book.lines(what) if line[0] == node.node_id} for what in ("begun", "done"))
-        if begun - done and stored(path):
-            break
+        begun, open_ = under_way()
+        if open_ and stored(path):
+            tell(begun, signal.SIGSTOP)
+            if under_way()[1] & open_:
+                break
+            tell(begun, signal.SIGCONT)
         time.sleep(0.01)
-    for process in {int(line[1]) for line in begun}:
-        os.kill(process, signal.SIGKILL)
+    tell(begun, signal.SIGKILL)
     cluster.remove_node(node, allow_graceful=False)
+
+
+def tell(lines, sign):
+    """Send a signal to the processes of these lines, as far as they are there."""
+    for process in {int(line[1]) for line in lines}:
+        with suppress(ProcessLookupError):
+            os.kill(process, sign)
 
 
 class Told(Bar):
