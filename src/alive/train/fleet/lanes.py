@@ -211,6 +211,18 @@ def smallest(typing_context, a):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def any_set(typing_context, a):  # type: ignore[no-untyped-def]
+    """Whether any lane is something else than zero, NaN among it."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        other = builder.fcmp_unordered("!=", args[0], ir.Constant(VECTOR, [0.0] * WIDTH))
+        bits = builder.bitcast(other, ir.IntType(WIDTH))
+        return builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(WIDTH), 0))
+
+    return types.boolean(a), code
+
+
+@intrinsic
 def store_totals(typing_context, rows, j, k, a, b, c, d):  # type: ignore[no-untyped-def]
     """rows[j, k : k + 4] = the sums of four vectors, added side by side: cheaper than four times `total`."""
 

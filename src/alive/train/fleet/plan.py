@@ -47,7 +47,7 @@ class Plan(NamedTuple):
     unit_values: int  # how many values of one point a unit has
     point_values: int  # how many values a point has
     layer_values: int  # how many values of one point a layer has
-    keep: bool  # pre-activations are kept, for the penalty
+    keep: bool  # all pre-activations are kept, for a penalty by position
     batch: int
     record_every: int
     epochs: int

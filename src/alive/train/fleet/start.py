@@ -37,7 +37,7 @@ def plan_of(member: Member, data: Data, record_every: int, net: Arenas) -> Plan:
     extent = member.form.extent(member, tuple(data.train_x.shape[1:]))
     return Plan(
         **extent._asdict(),
-        keep=bool(kind.axes),
+        keep=bool(kind.axes) and extent.by_position,
         batch=batch,
         record_every=record_every,
         epochs=member.epochs,

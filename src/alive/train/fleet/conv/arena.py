@@ -14,20 +14,23 @@ from ..lanes import WIDTH
 class Maps(NamedTuple):
     """What one pass over a batch leaves behind. M = (side + border)² · 16 numbers are one map of sixteen images.
 
-    What a network does not need has no layers. With a penalty pre-activations are kept, and what the next layer reads
-    is made of them again on the way back: it has room for two layers of one block, as much as an evaluation needs.
+    What a network does not need has no layers. A penalty by channel notes the few pre-activations that are extremes of
+    their channel or image. One by position keeps them all, and what the next layer reads is made of them again on the
+    way back: it has room for two layers of one block, as much as an evaluation needs.
     """
 
     x: Floats  # [blocks, inputs, M]
     u: Floats  # [D, blocks, C, M] what a layer sums up, skip included: with batch norm or skips
-    z: Floats  # [D, blocks, C, M] pre-activations: with a penalty
-    h: Floats  # [D, blocks, C, M] what the next layer reads; with a penalty [2, 1, C, M]
-    last: Floats  # [blocks, C, M] what the head reads; the same memory as h[D − 1] without a penalty
+    z: Floats  # [D, blocks, C, M] pre-activations: with a penalty by position; [1, 1, C, M] with one by channel
+    h: Floats  # [D, blocks, C, M] what the next layer reads; with a penalty by position [2, 1, C, M]
+    last: Floats  # [blocks, C, M] what the head reads; the same memory as h[D − 1] unless pre-activations are kept
     pooled: Floats  # [C, B] of the head "mean"
     pooled_slope: Floats  # [C, B]
     logits: Floats  # [outputs, B]
     answer: Floats  # [outputs, 16] of an evaluation
-    lane_top: Floats  # [D, blocks, C, 16] extremes of each channel in each image
+    row_top: Floats  # [C · side, 16] extremes of each row of a channel in each image of one block
+    row_bottom: Floats
+    lane_top: Floats  # [D, C, 16] extremes of each channel in each image of one block
     lane_bottom: Floats
     unit_top: Floats  # [D, units], a unit being a channel, or one at a position
     unit_bottom: Floats
@@ -41,8 +44,10 @@ class Maps(NamedTuple):
     real: Floats  # [1, B] one for an image of the batch, zero in the padding
     aim: Floats  # [D, 4, units] of the penalty: which values each unit looks for, and what it adds there
     layer_aim: Floats  # [D, 4, C]
-    found: NDArray[np.int64]  # [C · side², 2] where the extremes of a block's images were found
-    noted: NDArray[np.int64]  # [1] how many of them
+    ties: Floats  # [2, C] how many entries attain what their channel looks for
+    noted: Floats  # [D, blocks, C · side², 16] pre-activations that may be extremes of their channel or image
+    places: NDArray[np.int32]  # [D, blocks, C · side², 2] where they lie: channel, and where in its map
+    notes: NDArray[np.int64]  # [D, blocks] how many of them
     turned: Floats  # [C, C · taps²] the weights that carry a gradient back
     none: Floats  # [1, C] zeros
     one: Floats  # [1, C] ones
@@ -50,6 +55,9 @@ class Maps(NamedTuple):
     factor: Floats  # [1, C]
     offset: Floats  # [1, C]
     few: Floats  # [C, 16] means of an evaluation
+
+
+KINDS = {"places": np.int32, "notes": np.int64}  # all others are float32
 
 
 class Sizes(NamedTuple):
@@ -79,20 +87,25 @@ def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     units, positions = (C * area, area) if sizes.by_position else (C, 1)
     summed = D if sizes.norm or sizes.skip else 0
     normed = D if sizes.norm else 0
+    kept = sizes.penalty and sizes.by_position
+    noting = sizes.penalty and not sizes.by_position
     asked = D if sizes.penalty else 0
+    noted = (D if noting else 0, blocks)
     pooled = C if sizes.mean_head else 0
     return {
         "x": (blocks, sizes.inputs, M),
         "u": (summed, blocks, C, M),
-        "z": (asked, blocks, C, M),
-        "h": (2, 1, C, M) if sizes.penalty else (D, blocks, C, M),
-        "last": (blocks if sizes.penalty else 0, C, M),
+        "z": (D, blocks, C, M) if kept else (int(noting), 1, C, M),
+        "h": (2, 1, C, M) if kept else (D, blocks, C, M),
+        "last": (blocks if kept else 0, C, M),
         "pooled": (pooled, B),
         "pooled_slope": (pooled, B),
         "logits": (sizes.outputs, B),
         "answer": (sizes.outputs, WIDTH),
-        "lane_top": (D, blocks, C, WIDTH),
-        "lane_bottom": (D, blocks, C, WIDTH),
+        "row_top": (C * sizes.side, WIDTH),
+        "row_bottom": (C * sizes.side, WIDTH),
+        "lane_top": (D, C, WIDTH),
+        "lane_bottom": (D, C, WIDTH),
         "unit_top": (D, units),
         "unit_bottom": (D, units),
         "point_top": (D, positions, B),
@@ -105,8 +118,10 @@ def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
         "real": (1, B),
         "aim": (asked, 4, units),
         "layer_aim": (D if sizes.layer else 0, 4, C),
-        "found": (C * area, 2),
-        "noted": (1,),
+        "ties": (2, C),
+        "noted": (*noted, C * area, WIDTH),
+        "places": (*noted, C * area, 2),
+        "notes": noted,
         "turned": (C, C * sizes.taps**2),
         **dict.fromkeys(("none", "one", "centre", "factor", "offset"), (1, C)),
         "few": (C, WIDTH),
@@ -115,10 +130,9 @@ def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
 
 def room(sizes: Sizes) -> Maps:
     """Zeros of these shapes; borders stay zero."""
-    kinds = {"found": np.int64, "noted": np.int64}
-    parts = {name: np.zeros(shape, kinds.get(name, np.float32)) for name, shape in shapes(sizes).items()}
+    parts = {name: np.zeros(shape, KINDS.get(name, np.float32)) for name, shape in shapes(sizes).items()}
     parts["one"][:] = 1
-    parts["last"] = parts["last"] if sizes.penalty else parts["h"][-1]
+    parts["last"] = parts["last"] if sizes.penalty and sizes.by_position else parts["h"][-1]
     return Maps(**parts)
 
 
@@ -129,4 +143,5 @@ def memory(sizes: Sizes) -> int:
     >>> round(memory(plain) / 2**20)
     19
     """
-    return sum(4 * int(np.prod(shape)) for shape in shapes(sizes).values())
+    each = {name: np.dtype(KINDS.get(name, np.float32)).itemsize for name in Maps._fields}
+    return sum(each[name] * int(np.prod(shape)) for name, shape in shapes(sizes).items())

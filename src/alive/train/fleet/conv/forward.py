@@ -12,19 +12,10 @@ from .head import head, head_of_block
 from .images import load_images
 from .norm import normalise
 from .products import KEEP, MEASURE, RELU, convolve
-from .slacks import map_ends
+from .slacks import fold_rows, note, position_ends
 
 ZERO, ONE = np.float32(0), np.float32(1)
 INF = np.float32(np.inf)
-NO = np.bool_(False)
-
-
-@kernel
-def clear_ends(top, bottom):  # type: ignore[no-untyped-def]
-    """Extremes of nothing yet."""
-    for c in range(top.shape[0]):
-        store(top, c, 0, full(-INF))
-        store(bottom, c, 0, full(INF))
 
 
 @kernel
@@ -37,20 +28,18 @@ def add_skip(alpha, below, u):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def finish(plan, u, centre, factor, offset, keep, z, h, top, bottom):  # type: ignore[no-untyped-def]
-    """z = factor (u − centre) + offset, h its ReLU, and the extremes of z in each image."""
+def finish(plan, u, centre, factor, offset, h, top, bottom):  # type: ignore[no-untyped-def]
+    """h = the ReLU of z = factor (u − centre) + offset, and the extremes of z in each image."""
     zero, reach = full(0), plan.taps // 2
     pitch = plan.side + 2 * reach
     for c in range(u.shape[0]):
         m, a, b = entry(centre, 0, c), entry(factor, 0, c), entry(offset, 0, c)
-        t, e = load(top, c, 0), load(bottom, c, 0)
+        t, e = full(-INF), full(INF)
         for y in range(plan.side):
             start = ((y + reach) * pitch + reach) * WIDTH
             for n in range(start, start + plan.side * WIDTH, WIDTH):
                 v = fma(sub(load(u, c, n), m), a, b)
                 t, e = most(v, t), least(v, e)
-                if keep:
-                    store(z, c, n, v)
                 store(h, c, n, where_less(v, zero, zero, v))
         store(top, c, 0, t)
         store(bottom, c, 0, e)
@@ -79,22 +68,22 @@ def sums(plan, net, level, below, u_below, u):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def layer(plan, net, s, level, b, measure):  # type: ignore[no-untyped-def]
-    """One layer of one block in training; with batch norm only what it sums up."""
+def layer(plan, net, s, level, b, noting):  # type: ignore[no-untyped-def]
+    """One layer of one block in training, its extremes noted if asked; with batch norm only what it sums up."""
     below = read_by_next(plan, s, level - 1, b) if level else s.x[b]
-    h, top, bottom = read_by_next(plan, s, level, b), s.lane_top[level, b], s.lane_bottom[level, b]
-    keep = plan.keep
-    z = s.z[level, b] if keep else h
-    if measure:
-        clear_ends(top, bottom)
+    h = read_by_next(plan, s, level, b)
     if plan.norm or plan.skip:
         u = s.u[level, b]
         sums(plan, net, level, below, s.u[level - 1, b] if level else u, u)
         if not plan.norm:
-            finish(plan, u, s.none, s.one, s.none, keep, z, h, top, bottom)
-    else:
-        mode = RELU + (KEEP if keep else 0) + (MEASURE if measure else 0)
-        convolve(weights_of(net, level), net.w.bias[level], below, plan.side, plan.taps, h, z, top, bottom, mode)
+            finish(plan, u, s.none, s.one, s.none, h, s.lane_top[level], s.lane_bottom[level])
+        return
+    z = s.z[level, b] if plan.keep else s.z[0, 0] if noting else h
+    mode = RELU + (KEEP if plan.keep or noting else 0) + (MEASURE if noting else 0)
+    weight, bias = weights_of(net, level), net.w.bias[level]
+    convolve(weight, bias, below, plan.side, plan.taps, h, z, s.row_top, s.row_bottom, mode)
+    if noting:
+        note(plan, s, level, b)
 
 
 @kernel
@@ -105,22 +94,20 @@ def map_forward(plan, net, s, count, step, rate):  # type: ignore[no-untyped-def
     """
     blocks = (count + WIDTH - 1) // WIDTH
     at_once = blocks if plan.norm else 1
-    measure = plan.units or plan.points or plan.layer
+    asked = plan.units or plan.points or plan.layer
+    noting = asked and not plan.keep
     for first in range(0, blocks, at_once):
         for level in range(s.lane_top.shape[0]):
             for b in range(first, first + at_once):
-                layer(plan, net, s, level, b, measure)
+                layer(plan, net, s, level, b, noting)
             if plan.norm:
                 normalise(plan, net, s, level, blocks, count)
                 for b in range(blocks):
-                    top, bottom = s.lane_top[level, b], s.lane_bottom[level, b]
-                    clear_ends(top, bottom)
-                    z = s.z[level, b] if plan.keep else s.h[level, b]
-                    u, h = s.u[level, b], s.h[level, b]
-                    finish(plan, u, s.centre, s.factor, s.offset, plan.keep, z, h, top, bottom)
+                    top, bottom = s.lane_top[level], s.lane_bottom[level]
+                    finish(plan, s.u[level, b], s.centre, s.factor, s.offset, s.h[level, b], top, bottom)
     head(plan, net.w, s, blocks)
-    if measure:
-        map_ends(plan, s, count)
+    if plan.keep:
+        position_ends(plan, s, blocks)
 
 
 @kernel
@@ -128,9 +115,7 @@ def evaluated_layer(plan, net, s, level, measure):  # type: ignore[no-untyped-de
     """One layer of one block in evaluation: two layers' room in turn, batch norm by its running statistics."""
     slot, under = level & 1, (level + 1) & 1
     below = s.h[under, 0] if level else s.x[0]
-    h, top, bottom = s.h[slot, 0], s.lane_top[level, 0], s.lane_bottom[level, 0]
-    if measure:
-        clear_ends(top, bottom)
+    h, top, bottom = s.h[slot, 0], s.lane_top[level], s.lane_bottom[level]
     if plan.norm or plan.skip:
         u = s.u[slot, 0]
         sums(plan, net, level, below, s.u[under, 0] if level else u, u)
@@ -138,12 +123,15 @@ def evaluated_layer(plan, net, s, level, measure):  # type: ignore[no-untyped-de
             for c in range(u.shape[0]):
                 s.centre[0, c], s.offset[0, c] = net.norm.mean[level, c], net.w.shift[level, c]
                 s.factor[0, c] = net.w.gain[level, c] / np.sqrt(net.norm.variance[level, c] + EPS)
-            finish(plan, u, s.centre, s.factor, s.offset, NO, h, h, top, bottom)
+            finish(plan, u, s.centre, s.factor, s.offset, h, top, bottom)
         else:
-            finish(plan, u, s.none, s.one, s.none, NO, h, h, top, bottom)
-    else:
-        mode = RELU + (MEASURE if measure else 0)
-        convolve(weights_of(net, level), net.w.bias[level], below, plan.side, plan.taps, h, h, top, bottom, mode)
+            finish(plan, u, s.none, s.one, s.none, h, top, bottom)
+        return
+    mode = RELU + (MEASURE if measure else 0)
+    weight, bias = weights_of(net, level), net.w.bias[level]
+    convolve(weight, bias, below, plan.side, plan.taps, h, h, s.row_top, s.row_bottom, mode)
+    if measure:
+        fold_rows(s.row_top, s.row_bottom, top, bottom)
 
 
 @kernel
@@ -151,7 +139,7 @@ def widen(net, s, first):  # type: ignore[no-untyped-def]
     """Join the extremes of one block to those of the channels over all images."""
     for level in range(net.top.shape[0]):
         for c in range(net.top.shape[1]):
-            high, low = largest(load(s.lane_top[level, 0], c, 0)), smallest(load(s.lane_bottom[level, 0], c, 0))
+            high, low = largest(load(s.lane_top[level], c, 0)), smallest(load(s.lane_bottom[level], c, 0))
             net.top[level, c] = high if first else max(net.top[level, c], high)
             net.bottom[level, c] = low if first else min(net.bottom[level, c], low)
 
@@ -164,8 +152,8 @@ def dead_images(s, count):  # type: ignore[no-untyped-def]
         silent = False
         for level in range(s.lane_top.shape[0]):
             top = -INF
-            for c in range(s.lane_top.shape[2]):
-                top = max(top, s.lane_top[level, 0, c, lane])
+            for c in range(s.lane_top.shape[1]):
+                top = max(top, s.lane_top[level, c, lane])
             silent = silent or not top > ZERO
         dead += silent
     return dead

@@ -117,7 +117,7 @@ class Conv:
 
     def extent(self, member: Member, shape: Shape) -> Extent:
         """A unit is a channel over its whole map, or at each position."""
-        area, by_position = shape[1] ** 2, member.conv == "position"
+        area, by_position = shape[1] ** 2, _by_position(member)
         width = member.width
         values = (1, width) if by_position else (area, width * area)
         return Extent(shape[1], member.kernel, member.head == "mean", by_position, *values, width * area)
@@ -161,10 +161,15 @@ class Conv:
             norm=kind.batch_norm,
             skip=kind.block in ("residual", "van"),
             penalty=bool(kind.axes),
-            by_position=member.conv == "position",
+            by_position=_by_position(member),
             layer="L" in kind.axes,
             mean_head=member.head == "mean",
         )
+
+
+def _by_position(member: Member) -> bool:
+    """Whether each position counts by itself; the extremes of a layer are over all of them anyhow."""
+    return member.conv == "position" and member.kind.axes != "L"
 
 
 def _images(x: Tensor) -> Floats:

@@ -12,7 +12,19 @@ from numba import carray  # type: ignore[attr-defined]
 from ..compiled import kernel
 from ..lanes import WIDTH
 from ..native import FLOATS, WHOLE, floats, native
-from .tiles import add_products, add_taps, add_totals, begin, nothing, put, relu_of, where_on, widen_ends
+from .tiles import (
+    add_products,
+    add_taps,
+    add_totals,
+    begin,
+    no_ends,
+    nothing,
+    put,
+    put_ends,
+    relu_of,
+    where_on,
+    widened,
+)
 
 RELU, KEEP, MEASURE = 1, 2, 4  # what a forward convolution does beside its sums
 
@@ -27,8 +39,9 @@ def _forward(channels: int, columns: int, taps: int) -> Any:
         size = pitch * pitch * WIDTH
         weights, source = carray(weight, (last, sources * taps * taps)), carray(rows, (sources, size))
         biases, sums, kept = carray(bias, (1, last)), carray(out, (last, size)), carray(z, (last, size))
-        high, low = carray(top, (last, WIDTH)), carray(bottom, (last, WIDTH))
+        high, low = carray(top, (last * side, WIDTH)), carray(bottom, (last * side, WIDTH))
         for y in range(side):
+            ends = no_ends(channels)
             for start in range(0, side, columns):
                 x = min(start, side - columns)
                 tile = begin(biases, j, channels, columns)
@@ -40,8 +53,10 @@ def _forward(channels: int, columns: int, taps: int) -> Any:
                 if mode & KEEP:
                     put(tile, kept, j, at, columns)
                 if mode & MEASURE:
-                    widen_ends(tile, high, low, j, columns)
+                    ends = widened(ends, tile, columns)
                 put(relu_of(tile) if mode & RELU else tile, sums, j, at, columns)
+            if mode & MEASURE:
+                put_ends(ends, high, low, j * side + y, side)
 
     return over_map
 
@@ -108,7 +123,7 @@ slopes_4_1_1, slopes_1_1_1 = _slopes(4, 1, 1), _slopes(1, 1, 1)
 
 @kernel
 def convolve(weight, bias, rows, side, taps, out, z, top, bottom, mode):  # type: ignore[no-untyped-def]
-    """out = weight * rows + bias, or its ReLU; by mode, what comes before the ReLU to z, and extremes."""
+    """out = weight * rows + bias, or its ReLU; by mode, what comes before the ReLU to z, and extremes of rows."""
     j, channels, sources = 0, weight.shape[0], rows.shape[0]
     w, b, r, o = floats(weight), floats(bias), floats(rows), floats(out)
     kept, high, low = floats(z), floats(top), floats(bottom)

@@ -1,7 +1,8 @@
 """Extremes of maps, and the pull of their slacks: a unit is a channel, or a channel at a position.
 
-Where an extreme lies is looked for only where a margin is missed, and only in blocks whose images attain it. Networks
-with a penalty are plain, so that nothing but a ReLU lies between their pre-activations and what the next layer reads.
+Extremes that miss a margin are looked for in the rows that attain them, while the map is still in the cache; so that
+all that is kept of it, beside what the next layer reads, are these few. Where each position counts by itself every
+entry may be one, and whole maps are kept.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from ..lanes import (
     mul,
     smallest,
     store,
-    sub,
     total,
     where_equal,
     where_less,
 )
 from ..slacks import LAYER, ONE, UNITS, ZERO, aim_at, ends, slack_lanes
+
+INF = np.float32(np.inf)
 
 
 def _any(builder: Any, values: Sequence[Any], high: Any, low: Any) -> Any:
@@ -64,89 +66,133 @@ def four_reach(typing_context, a, b, c, d, high, low):  # type: ignore[no-untype
 
 
 @kernel
-def channel_ends(s, level, blocks):  # type: ignore[no-untyped-def]
-    """Extremes of channels and of images from those of each channel in each image."""
-    for c in range(s.unit_top.shape[1]):
-        high, low = load(s.lane_top[level, 0], c, 0), load(s.lane_bottom[level, 0], c, 0)
-        for b in range(1, blocks):
-            high, low = most(high, load(s.lane_top[level, b], c, 0)), least(low, load(s.lane_bottom[level, b], c, 0))
-        s.unit_top[level, c], s.unit_bottom[level, c] = largest(high), smallest(low)
-    for b in range(blocks):
-        top, bottom = s.lane_top[level, b], s.lane_bottom[level, b]
-        high, low = load(top, 0, 0), load(bottom, 0, 0)
-        for c in range(1, top.shape[0]):
-            high, low = most(high, load(top, c, 0)), least(low, load(bottom, c, 0))
-        store(s.point_top[level], 0, b * WIDTH, high)
-        store(s.point_bottom[level], 0, b * WIDTH, low)
+def fold_rows(row_top, row_bottom, top, bottom):  # type: ignore[no-untyped-def]
+    """Extremes of each channel in each image from those of its rows."""
+    side = row_top.shape[0] // top.shape[0]
+    for c in range(top.shape[0]):
+        high, low = load(row_top, c * side, 0), load(row_bottom, c * side, 0)
+        for row in range(c * side + 1, (c + 1) * side):
+            high, low = most(load(row_top, row, 0), high), least(load(row_bottom, row, 0), low)
+        store(top, c, 0, high)
+        store(bottom, c, 0, low)
 
 
 @kernel
-def position_ends(plan, s, level, blocks):  # type: ignore[no-untyped-def]
+def channel_ends(s, level, b):  # type: ignore[no-untyped-def]
+    """Join the extremes of one block to those of its images and channels; of channels, over the blocks so far."""
+    top, bottom = s.lane_top[level], s.lane_bottom[level]
+    fold_rows(s.row_top, s.row_bottom, top, bottom)
+    high, low = load(top, 0, 0), load(bottom, 0, 0)
+    for c in range(top.shape[0]):
+        t, e = load(top, c, 0), load(bottom, c, 0)
+        high, low = most(high, t), least(low, e)
+        a, z = largest(t), smallest(e)
+        s.unit_top[level, c] = max(a, s.unit_top[level, c]) if b else a
+        s.unit_bottom[level, c] = min(z, s.unit_bottom[level, c]) if b else z
+    store(s.point_top[level], 0, b * WIDTH, high)
+    store(s.point_bottom[level], 0, b * WIDTH, low)
+
+
+@kernel
+def note_row(s, level, b, c, start, stop, high, low):  # type: ignore[no-untyped-def]
+    """Note the entries of one row that are as high as the one value in some image, or as low as the other."""
+    z, noted, places, found, n = s.z[0, 0], s.noted[level, b], s.places[level, b], s.notes[level, b], start
+    while n < stop:
+        some = min(4, (stop - n) // WIDTH)
+        if some < 4 or four_reach(
+            load(z, c, n), load(z, c, n + WIDTH), load(z, c, n + 2 * WIDTH), load(z, c, n + 3 * WIDTH), high, low
+        ):
+            for at in range(n, n + some * WIDTH, WIDTH):
+                v = load(z, c, at)
+                if reaches(v, high, low):
+                    store(noted, found, 0, v)
+                    places[found, 0], places[found, 1] = c, at
+                    found += 1
+        n += some * WIDTH
+    s.notes[level, b] = found
+
+
+@kernel
+def note(plan, s, level, b):  # type: ignore[no-untyped-def]
+    """Note the pre-activations of one block that are extremes whose margin is missed.
+
+    Those of its images are known by now. Those of its channels are so over the blocks so far: what is noted of them
+    holds all that will be extremes over the batch, and some that will not.
+    """
+    channel_ends(s, level, b)
+    s.notes[level, b] = 0
+    side, reach, one, far = plan.side, plan.taps // 2, full(1), full(INF)
+    pitch, near = side + 2 * reach, full(-INF)
+    high_image, low_image = far, near
+    if plan.points:
+        top, bottom = load(s.point_top[level], 0, b * WIDTH), load(s.point_bottom[level], 0, b * WIDTH)
+        high_image, low_image = where_less(top, one, top, far), where_less(full(-1), bottom, bottom, near)
+    for c in range(s.unit_top.shape[1]):
+        high, low = high_image, low_image
+        if (plan.units or plan.layer) and s.unit_top[level, c] < ONE:
+            high = least(high, full(s.unit_top[level, c]))
+        if (plan.units or plan.layer) and s.unit_bottom[level, c] > -ONE:
+            low = most(low, full(s.unit_bottom[level, c]))
+        for y in range(side):
+            top, bottom = load(s.row_top, c * side + y, 0), load(s.row_bottom, c * side + y, 0)
+            if reaches(top, high, low) or reaches(bottom, high, low):
+                start = ((y + reach) * pitch + reach) * WIDTH
+                note_row(s, level, b, c, start, start + side * WIDTH, high, low)
+
+
+@kernel
+def position_ends(plan, s, blocks):  # type: ignore[no-untyped-def]
     """Extremes of each channel at each position over the images, and of each image at each position over channels."""
     side, reach, channels = plan.side, plan.taps // 2, s.z.shape[2]
     pitch, area = side + 2 * reach, plan.side * plan.side
-    for p in range(area):
-        n = ((p // side + reach) * pitch + p % side + reach) * WIDTH
-        for c in range(channels):
-            high = load(s.z[level, 0], c, n)
-            low = high
-            for b in range(1, blocks):
-                v = load(s.z[level, b], c, n)
-                high, low = most(v, high), least(v, low)
-            s.unit_top[level, c * area + p], s.unit_bottom[level, c * area + p] = largest(high), smallest(low)
-        for b in range(blocks):
-            z = s.z[level, b]
-            high = load(z, 0, n)
-            low = high
-            for c in range(1, channels):
-                v = load(z, c, n)
-                high, low = most(v, high), least(v, low)
-            store(s.point_top[level], p, b * WIDTH, high)
-            store(s.point_bottom[level], p, b * WIDTH, low)
+    for level in range(s.z.shape[0]):
+        for p in range(area):
+            n = ((p // side + reach) * pitch + p % side + reach) * WIDTH
+            for c in range(channels):
+                high = load(s.z[level, 0], c, n)
+                low = high
+                for b in range(1, blocks):
+                    v = load(s.z[level, b], c, n)
+                    high, low = most(v, high), least(v, low)
+                s.unit_top[level, c * area + p], s.unit_bottom[level, c * area + p] = largest(high), smallest(low)
+            for b in range(blocks):
+                z = s.z[level, b]
+                high = load(z, 0, n)
+                low = high
+                for c in range(1, channels):
+                    v = load(z, c, n)
+                    high, low = most(v, high), least(v, low)
+                store(s.point_top[level], p, b * WIDTH, high)
+                store(s.point_bottom[level], p, b * WIDTH, low)
 
 
 @kernel
-def map_ends(plan, s, count):  # type: ignore[no-untyped-def]
-    """The extremes of all units and points of the pass just made, as the penalty asks for them."""
-    blocks = (count + WIDTH - 1) // WIDTH
-    for level in range(s.lane_top.shape[0]):
-        if plan.by_position:
-            position_ends(plan, s, level, blocks)
-        else:
-            channel_ends(s, level, blocks)
-
-
-@kernel
-def ties_in_channel(plan, s, level, c, high, low, blocks):  # type: ignore[no-untyped-def]
-    """How many entries of a channel have the one value, and the other, in real images."""
-    side, reach = plan.side, plan.taps // 2
-    pitch, h, e, zero = side + 2 * reach, full(high), full(low), full(0)
-    on, off = zero, zero
+def count_ties(s, level, aims, blocks):  # type: ignore[no-untyped-def]
+    """How many entries of each channel have the values it looks for, in real images; a block's are noted in order."""
+    zero = full(0)
+    s.ties[:] = ZERO
     for b in range(blocks):
-        if not (
-            largest(where_equal(load(s.lane_top[level, b], c, 0), h, full(1), zero)) > ZERO
-            or largest(where_equal(load(s.lane_bottom[level, b], c, 0), e, full(1), zero)) > ZERO
-        ):
-            continue
-        real, z = load(s.real, 0, b * WIDTH), s.z[level, b]
-        for y in range(side):
-            start = ((y + reach) * pitch + reach) * WIDTH
-            n, stop = start, start + side * WIDTH
-            while n < stop:
-                some = min(4, (stop - n) // WIDTH)
-                if some < 4 or four_reach(
-                    load(z, c, n), load(z, c, n + WIDTH), load(z, c, n + 2 * WIDTH), load(z, c, n + 3 * WIDTH), h, e
-                ):
-                    for at in range(n, n + some * WIDTH, WIDTH):
-                        v = load(z, c, at)
-                        on, off = add(on, where_equal(v, h, real, zero)), add(off, where_equal(v, e, real, zero))
-                n += some * WIDTH
-    return total(on), total(off)
+        real, noted, places, count, i = (
+            load(s.real, 0, b * WIDTH),
+            s.noted[level, b],
+            s.places[level, b],
+            s.notes[level, b],
+            0,
+        )
+        while i < count:
+            c, on, off = places[i, 0], zero, zero
+            high, low = full(aims[0, c]), full(aims[1, c])
+            while i < count and places[i, 0] == c:
+                v = load(noted, i, 0)
+                on, off = add(on, where_equal(v, high, real, zero)), add(off, where_equal(v, low, real, zero))
+                i += 1
+            s.ties[0, c] += total(on)
+            s.ties[1, c] += total(off)
 
 
 @kernel
 def ties_at_position(s, level, c, n, high, low, blocks):  # type: ignore[no-untyped-def]
-    """The same of one position."""
+    """How many images have the one value, and the other, in one channel at one position."""
     h, e, zero = full(high), full(low), full(0)
     on, off = zero, zero
     for b in range(blocks):
@@ -156,106 +202,64 @@ def ties_at_position(s, level, c, n, high, low, blocks):  # type: ignore[no-unty
 
 
 @kernel
-def aim_units(plan, s, level, weight, blocks):  # type: ignore[no-untyped-def]
-    """Aim every unit at its own extremes."""
+def aim_channels(plan, s, level, weight, blocks):  # type: ignore[no-untyped-def]
+    """Aim every channel at its own extremes."""
+    aims = s.aim[level]
+    aims[0], aims[1] = s.unit_top[level], s.unit_bottom[level]
+    count_ties(s, level, aims, blocks)
+    for c in range(aims.shape[1]):
+        aim_at(aims, c, aims[0, c], aims[1, c], s.ties[0, c], s.ties[1, c], plan, weight)
+
+
+@kernel
+def aim_positions(plan, s, level, weight, blocks):  # type: ignore[no-untyped-def]
+    """Aim every channel at each position at its own extremes."""
     side, reach, area = plan.side, plan.taps // 2, plan.side * plan.side
     pitch = side + 2 * reach
     for j in range(s.unit_top.shape[1]):
         high, low = s.unit_top[level, j], s.unit_bottom[level, j]
         on, off = ONE, ONE
         if high < ONE or low > -ONE:
-            if plan.by_position:
-                c, p = j // area, j % area
-                n = ((p // side + reach) * pitch + p % side + reach) * WIDTH
-                on, off = ties_at_position(s, level, c, n, high, low, blocks)
-            else:
-                on, off = ties_in_channel(plan, s, level, j, high, low, blocks)
+            c, p = j // area, j % area
+            n = ((p // side + reach) * pitch + p % side + reach) * WIDTH
+            on, off = ties_at_position(s, level, c, n, high, low, blocks)
         aim_at(s.aim[level], j, high, low, on, off, plan, weight)
 
 
 @kernel
 def aim_layer(plan, s, level, weight, blocks):  # type: ignore[no-untyped-def]
     """Aim every channel at the layer's extremes."""
+    aims = s.layer_aim[level]
     high, low = ends(s.unit_top[level], s.unit_bottom[level])
-    channels, on, off = s.z.shape[2], ZERO, ZERO
-    if high < ONE or low > -ONE:
-        for c in range(channels):
-            more_on, more_off = ties_in_channel(plan, s, level, c, high, low, blocks)
-            on += more_on
-            off += more_off
-    for c in range(channels):
-        aim_at(s.layer_aim[level], c, high, low, max(on, ONE), max(off, ONE), plan, weight)
+    aims[0], aims[1] = high, low
+    count_ties(s, level, aims, blocks)
+    on, off = s.ties[0].sum(), s.ties[1].sum()
+    for c in range(aims.shape[1]):
+        aim_at(aims, c, high, low, on, off, plan, weight)
 
 
 @kernel
 def aim(plan, share, s, weight, blocks, count):  # type: ignore[no-untyped-def]
     """Before anything flows back: what every unit of every layer looks for, and what it adds there."""
     for level in range(s.lane_top.shape[0]):
-        if plan.units and count * plan.unit_values > 1:
-            aim_units(plan, s, level, np.float32(weight * share[level, UNITS]), blocks)
-        else:
+        by_unit, by_layer = np.float32(weight * share[level, UNITS]), np.float32(weight * share[level, LAYER])
+        if not (plan.units and count * plan.unit_values > 1):
             s.aim[level, 2:] = ZERO
+        elif plan.by_position:
+            aim_positions(plan, s, level, by_unit, blocks)
+        else:
+            aim_channels(plan, s, level, by_unit, blocks)
         if plan.layer and count * plan.layer_values > 1:
-            aim_layer(plan, s, level, np.float32(weight * share[level, LAYER]), blocks)
-
-
-@kernel
-def revisit(plan, s, level, b, h):  # type: ignore[no-untyped-def]
-    """Make of a block's pre-activations what the next layer reads, and note where they are extremes that are pulled.
-
-    s.noted[0] entries of s.found are noted: all that a channel of the block, or an image, aims at.
-    """
-    side, reach, zero, one = plan.side, plan.taps // 2, full(0), full(1)
-    pitch, z, far, found = side + 2 * reach, s.z[level, b], full(np.float32(np.inf)), 0
-    near = sub(zero, far)
-    aims = s.layer_aim[level] if plan.layer else s.aim[level]
-    high_image, low_image = far, near
-    if plan.points and not plan.by_position:
-        top, bottom = load(s.point_top[level], 0, b * WIDTH), load(s.point_bottom[level], 0, b * WIDTH)
-        high_image, low_image = where_less(top, one, top, far), where_less(full(-1), bottom, bottom, near)
-    by_channel = plan.layer or (plan.units and not plan.by_position)
-    for c in range(z.shape[0]):
-        high, low = high_image, low_image
-        if by_channel and aims[2, c] != ZERO:
-            high = least(high, full(aims[0, c]))
-        if by_channel and aims[3, c] != ZERO:
-            low = most(low, full(aims[1, c]))
-        top, bottom = load(s.lane_top[level, b], c, 0), load(s.lane_bottom[level, b], c, 0)
-        look = reaches(top, high, low) or reaches(bottom, high, low)
-        for y in range(side):
-            start = ((y + reach) * pitch + reach) * WIDTH
-            n, stop = start, start + side * WIDTH
-            while n < stop:
-                some = min(4, (stop - n) // WIDTH)
-                for at in range(n, n + some * WIDTH, WIDTH):
-                    v = load(z, c, at)
-                    store(h, c, at, where_less(v, zero, zero, v))
-                if look and (
-                    some < 4
-                    or four_reach(
-                        load(z, c, n),
-                        load(z, c, n + WIDTH),
-                        load(z, c, n + 2 * WIDTH),
-                        load(z, c, n + 3 * WIDTH),
-                        high,
-                        low,
-                    )
-                ):
-                    for at in range(n, n + some * WIDTH, WIDTH):
-                        if reaches(load(z, c, at), high, low):
-                            s.found[found, 0], s.found[found, 1] = c, at
-                            found += 1
-                n += some * WIDTH
-    s.noted[0] = found
+            aim_layer(plan, s, level, by_layer, blocks)
 
 
 @kernel
 def pull_channels(s, level, b, aims, g):  # type: ignore[no-untyped-def]
     """Add to the noted entries of one block what their channels aim at."""
-    zero, real, z = full(0), load(s.real, 0, b * WIDTH), s.z[level, b]
-    for i in range(s.noted[0]):
-        c, n = s.found[i, 0], s.found[i, 1]
-        v = load(z, c, n)
+    zero, real, noted, places = full(0), load(s.real, 0, b * WIDTH), s.noted[level, b], s.places[level, b]
+    for i in range(s.notes[level, b]):
+        c, n = places[i, 0], places[i, 1]
+        v = load(noted, i, 0)
         high = where_equal(v, full(aims[0, c]), mul(full(aims[2, c]), real), zero)
         low = where_equal(v, full(aims[1, c]), mul(full(aims[3, c]), real), zero)
         store(g, c, n, add(load(g, c, n), add(high, low)))
@@ -295,15 +299,15 @@ def pull_images(plan, s, level, b, weight, g):  # type: ignore[no-untyped-def]
     top, bottom = load(s.point_top[level], 0, b * WIDTH), load(s.point_bottom[level], 0, b * WIDTH)
     if not largest(slack_lanes(top, bottom, plan)) > ZERO:
         return
-    one, zero, z = full(1), full(0), s.z[level, b]
+    one, zero, noted, places = full(1), full(0), s.noted[level, b], s.places[level, b]
     on, off = zero, zero
-    for i in range(s.noted[0]):
-        v = load(z, s.found[i, 0], s.found[i, 1])
+    for i in range(s.notes[level, b]):
+        v = load(noted, i, 0)
         on, off = add(on, where_equal(v, top, one, zero)), add(off, where_equal(v, bottom, one, zero))
     up, down = forces(plan, top, bottom, on, off, load(s.real, 0, b * WIDTH), weight)
-    for i in range(s.noted[0]):
-        c, n = s.found[i, 0], s.found[i, 1]
-        v = load(z, c, n)
+    for i in range(s.notes[level, b]):
+        c, n = places[i, 0], places[i, 1]
+        v = load(noted, i, 0)
         pulled = add(load(g, c, n), where_equal(v, top, up, zero))
         store(g, c, n, add(pulled, where_equal(v, bottom, down, zero)))
 

@@ -154,23 +154,44 @@ def where_on(typing_context, tile, h, j, n, columns):  # type: ignore[no-untyped
 
 
 @intrinsic(prefer_literal=True)
-def widen_ends(typing_context, tile, top, bottom, j, columns):  # type: ignore[no-untyped-def]
-    """Join a tile to the extremes top[j + i], bottom[j + i] of each image: rows of sixteen."""
+def no_ends(typing_context, channels):  # type: ignore[no-untyped-def]
+    """Extremes of nothing yet: the highest of each channel, then the lowest."""
+    J = channels.literal_value
+    least, most = (ir.Constant(VECTOR, [value] * WIDTH) for value in (float("-inf"), float("inf")))
+    kind = types.UniTuple(LANES, 2 * J)
+    return _writes(kind(channels), lambda code: code.packed([least] * J + [most] * J))
+
+
+@intrinsic(prefer_literal=True)
+def widened(typing_context, ends, tile, columns):  # type: ignore[no-untyped-def]
+    """Extremes joined with a tile."""
     X = columns.literal_value
 
-    def write(code: _Code) -> None:
-        values, zero = code.tile(0), ir.Constant(ir.IntType(64), 0)
-        for array, sign in ((1, ">"), (2, "<")):
-            for i in range(len(values) // X):
-                row = code.builder.add(code.number(3), ir.Constant(ir.IntType(64), i))
-                kind = code.signature.args[array]
-                where = _address(code.context, code.builder, kind, code.args[array], row, zero)
-                end = code.load(where)
-                for value in values[i * X : (i + 1) * X]:
-                    end = _choose(sign)(code.builder, value, end, value, end)
-                code.store(end, where)
+    def write(code: _Code) -> Any:
+        found, values = code.tile(0), code.tile(1)
+        J = len(found) // 2
+        for number, value in enumerate(values):
+            for at, sign in ((number // X, ">"), (J + number // X, "<")):
+                found[at] = _choose(sign)(code.builder, value, found[at], value, found[at])
+        return code.packed(found)
 
-    return _writes(types.void(tile, top, bottom, j, columns), write)
+    return _writes(ends(ends, tile, columns), write)
+
+
+@intrinsic
+def put_ends(typing_context, ends, top, bottom, row, pitch):  # type: ignore[no-untyped-def]
+    """top[row + pitch i], bottom[row + pitch i] = the extremes of channel i in each image."""
+
+    def write(code: _Code) -> None:
+        found, zero = code.tile(0), ir.Constant(ir.IntType(64), 0)
+        for number, value in enumerate(found):
+            low, i = divmod(number, len(found) // 2)
+            at = code.builder.add(code.number(3), code.builder.mul(code.number(4), ir.Constant(ir.IntType(64), i)))
+            array = 2 if low else 1
+            kind = code.signature.args[array]
+            code.store(value, _address(code.context, code.builder, kind, code.args[array], at, zero))
+
+    return _writes(types.void(ends, top, bottom, row, pitch), write)
 
 
 @intrinsic(prefer_literal=True)
