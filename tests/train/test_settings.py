@@ -37,6 +37,22 @@ def test_a_model_may_group_its_own_parameters() -> None:
     assert (second["lr"], second["weight_decay"]) == (pytest.approx(0.01), 0.0)
 
 
+def test_the_output_layer_may_have_a_rate_of_its_own() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    hidden, output = made(Settings(lr=0.1, output_lr=0.5), model).param_groups
+    assert (hidden["lr"], hidden["params"]) == (0.1, list(model[0].parameters()))
+    assert (output["lr"], output["params"]) == (0.5, list(model[2].parameters()))
+    with pytest.raises(AliveError, match="FixupNet names rates of its own in parameter_groups"):
+        made(Settings(output_lr=0.5), FixupNet(1, 3, stages=(1, 1), base=4))
+    with pytest.raises(AliveError, match="output_lr must be finite and above 0, got 0"):
+        Settings(output_lr=0)
+
+
+def test_files_from_before_the_rate_of_the_output_still_fit() -> None:
+    assert "output_lr" not in Settings().record
+    assert Settings(output_lr=0.5).record == Settings().record | {"output_lr": 0.5}
+
+
 def test_all_faults_together() -> None:
     with pytest.raises(AliveError) as caught:
         Settings(

@@ -62,4 +62,5 @@ def quickest(net: Net) -> Network:
         conv=str(penalty.get("conv", "channel")),
         running=training.running,
         augment=training.augment,
+        output_lr=training.output_lr,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
@@ -107,7 +106,7 @@ def train(
         task, data = _task(model, data, loss, settings)
         run = _Run(model, data, task, settings, keep, ranks)
         kept_by = None if keep is None else repr(keep)
-        identity = {"settings": asdict(settings), "data": _fingerprint(data), "keep": kept_by}
+        identity = {"settings": settings.record, "data": _fingerprint(data), "keep": kept_by}
         if task.name != CLASSES.name:
             identity["loss"] = task.name
         at_end.enter_context(sole(checkpoint if ranks.is_main else None))

@@ -94,7 +94,7 @@ class Net:
     def settings(self) -> dict[str, Any]:
         """The record, its keywords sorted by name; what the optimiser does not read and the seed's copy left out."""
         record = asdict(self)
-        training = record["training"]
+        training = self.training.record
         for name in ("seed", "momentum" if self.training.optimiser == "adam" else "eps"):
             del training[name]
         for name in ("options", "separation", "gate"):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from torch import Generator, nn, optim
 
 from ..data import Augment
-from ..errors import expect, near
+from ..errors import AliveError, expect, near
+from ..nn.init import hidden_and_output
 
 
 def whole(value: object, least: int) -> bool:
@@ -22,6 +23,11 @@ def whole(value: object, least: int) -> bool:
 def real(value: object) -> bool:
     """Whether a setting is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
+
+
+def above_zero_or_none(name: str, value: object) -> tuple[bool, str]:
+    """What must hold of a rate that may be left out, and what to say if it does not."""
+    return value is None or (real(value) and value > 0), f"{name} must be finite and above 0, got {value!r}"  # type: ignore[operator]
 
 
 def reals(record: dict[str, Any], *names: str) -> dict[str, float]:
@@ -77,7 +83,8 @@ class Settings:
     `batch_size` None takes all points at once. `momentum` is for sgd, `eps` for adam. `augment` changes the images of
     each step. `running` takes the training accuracy of the steps themselves, as Keras does, and so saves a pass over
     the training set an epoch. Without `decay_biases` weight decay leaves vectors alone. `channels_last` lays images
-    out with the channels innermost.
+    out with the channels innermost. `output_lr` is the rate of the output layer, by default that of all: in a very deep
+    network hidden layers want steps that shrink with depth, the output does not.
 
     >>> Settings(epochs=0, lr=-1)
     Traceback (most recent call last):
@@ -99,6 +106,7 @@ class Settings:
     running: bool = False
     channels_last: bool = False
     decay_biases: bool = True
+    output_lr: float | None = None
 
     def __post_init__(self) -> None:
         batch = self.batch_size is None or whole(self.batch_size, 1)
@@ -111,6 +119,7 @@ class Settings:
                     f"unknown optimiser {self.optimiser!r}: {near(self.optimiser, OPTIMISERS)}",
                 ),
                 (real(self.lr) and self.lr > 0, f"lr must be finite and above 0, got {self.lr!r}"),
+                above_zero_or_none("output_lr", self.output_lr),
                 (
                     real(self.momentum) and 0 <= self.momentum < 1,
                     f"momentum must be at least 0 and below 1, got {self.momentum!r}",
@@ -124,19 +133,31 @@ class Settings:
             ]
         )
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """All that decides a run; without a rate of the output that is not asked for, which older files do not have."""
+        return {name: value for name, value in asdict(self).items() if name != "output_lr" or value is not None}
+
 
 Groups = list[dict[str, Any]]  # parameters, each group with its own learning rate and weight decay
 
 
 def groups(model: nn.Module, trained: Sequence[nn.Parameter], settings: Settings) -> Groups:
-    """The parameters to train in groups; a model may define its own in `parameter_groups`."""
+    """The parameters to train in groups of one rate and decay; a model may define its own in `parameter_groups`."""
     own: Any = getattr(model, "parameter_groups", None)
     if own is not None:
+        if settings.output_lr is not None:
+            raise AliveError(
+                f"{type(model).__name__} names rates of its own in parameter_groups", "Leave output_lr out"
+            )
         return list(own(settings.lr, weight_decay=settings.weight_decay))
-    if settings.decay_biases or not settings.weight_decay:
-        return [{"params": list(trained), "lr": settings.lr, "weight_decay": settings.weight_decay}]
-    parts = {settings.weight_decay: [p for p in trained if p.dim() > 1], 0.0: [p for p in trained if p.dim() <= 1]}
-    return [{"params": some, "lr": settings.lr, "weight_decay": decay} for decay, some in parts.items() if some]
+    output = set() if settings.output_lr is None else set(hidden_and_output(model, None)[1].parameters())
+    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for p in trained:
+        rate = settings.output_lr if settings.output_lr is not None and p in output else settings.lr
+        decay = settings.weight_decay if settings.decay_biases or p.dim() > 1 else 0.0
+        found.setdefault((rate, decay), []).append(p)
+    return [{"params": some, "lr": rate, "weight_decay": decay} for (rate, decay), some in found.items()]
 
 
 def _adam(parts: Groups, settings: Settings) -> optim.Optimizer:

@@ -106,6 +106,14 @@ def test_adam(method: str) -> None:
     expect_same(made(method), atol=1e-3)
 
 
+@pytest.mark.parametrize("method", ["Sep-UP", "ReLU+BN"])
+def test_an_output_layer_with_a_rate_of_its_own(method: str) -> None:
+    member = made(method, optimiser="sgd", lr=0.01, output_lr=0.2, schedule=LrSchedule("cosine"))
+    expect_same(member)
+    first = train_fleet([member, replace(member, output_lr=None)], MAPS).members
+    assert first[0].rows[-1].loss != first[1].rows[-1].loss
+
+
 @pytest.mark.parametrize("init", INITIALISERS.own)
 def test_all_starts(init: str) -> None:
     """From zero every pre-activation is tied with every other: the gradient must be split as torch does.

@@ -50,7 +50,7 @@ def expect_same_rows(
     member: Member, data: Data, model: nn.Module, *, conv: str = "channel", rtol: float = 2e-4
 ) -> None:
     """Train both, and compare losses, penalties, accuracies and final weights."""
-    shared = {"epochs", "batch_size", "shuffle", "optimiser", "lr", "momentum", "eps", "seed"}
+    shared = {"epochs", "batch_size", "shuffle", "optimiser", "lr", "momentum", "eps", "seed", "output_lr"}
     settings = Settings(**{name: getattr(member, name) for name in shared})
     axes = member.kind.axes
     rule = {"mode": axes, "balance": member.balance, "conv": conv, "aggregate": member.aggregate}
@@ -71,6 +71,11 @@ def expect_same_rows(
     torch.testing.assert_close(
         logits_of(ours.network(), data.train_x)[0], logits_of(model, data.train_x)[0], rtol=0.01, atol=2e-3
     )
+
+
+def test_an_output_layer_with_a_rate_of_its_own() -> None:
+    member = Member(4, 6, "Sep-UP", 1, epochs=20, lr=1e-3, output_lr=0.03)
+    expect_same_rows(member, MOONS, start(member, MOONS))
 
 
 @pytest.mark.parametrize("method", ["ReLU", "ReLU+BN", *SEPARATIONS])

@@ -47,7 +47,7 @@ def step(plan, net, s, points, y, course, state, chosen, moves):  # type: ignore
         pass_back(plan, net, s, chosen.size, weight, state[STEP], rate)
         if plan.auto:
             move_multipliers(plan, net.prices, s, chosen.size)
-        update(plan, net, at(course.lr, state[EPOCH]), state[STEP] + 1)
+        update(plan, net, at(course.lr, state[EPOCH]), at(course.output_lr, state[EPOCH]), state[STEP] + 1)
         state[STEP] += 1
     return loss, price
 

@@ -13,9 +13,10 @@ from ...nn import FITTED, INITIALISERS
 from ...nn.init import PAIRED
 from ...penalties import Schedule
 from ...penalties.multipliers import KI, KP, NU, TOL, TOP, WEIGHT
-from ..settings import CONSTANT, LrSchedule, real, reals, whole
+from ..settings import CONSTANT, LrSchedule, above_zero_or_none, real, reals, whole
 from .architecture import Architecture
 from .architectures import ARCHITECTURES
+from .doubled import DOUBLED
 
 MAX_WIDTH = (
     512  # the engine is for thin networks: beyond this one network leaves the cache, and torch is the better tool
@@ -111,6 +112,7 @@ class Member:
     running       of "conv": training accuracy is that of the steps themselves, and health that of 1000 points
     seed          of the start, of the order of mini-batches and of the dropout masks
     noise         of the initialiser "mirrored"; None is its default
+    output_lr     the rate of the output layer; None is that of all layers
     margin        δ of the block "farkas": 0 is the paper's bias, above 0 the strict one
     task          False learns from the penalty alone, without cross-entropy, whose value is still recorded
 
@@ -147,6 +149,7 @@ class Member:
     conv: str = "channel"
     running: bool = False
     augment: Augment | None = None
+    output_lr: float | None = None
 
     def __post_init__(self) -> None:
         if self.weight is None:
@@ -179,6 +182,7 @@ class Member:
                 (whole(self.epochs, 1), f"epochs must be a whole number of at least 1, got {self.epochs!r}"),
                 (batch, f"batch_size must be None or a whole number of at least 1, got {self.batch_size!r}"),
                 (real(self.lr) and self.lr > 0, f"lr must be finite and above 0, got {self.lr!r}"),
+                above_zero_or_none("output_lr", self.output_lr),
                 (
                     real(self.momentum) and 0 <= self.momentum < 1,
                     f"momentum must be at least 0 and below 1, got {self.momentum!r}",
@@ -224,10 +228,11 @@ class Member:
         unread += [] if self.optimiser == "sgd" else ["momentum"]
         unread += ["eps"] if self.optimiser == "sgd" else []
         unread += ["task"] if self.task else []
+        unread += ["output_lr"] if self.output_lr is None else []
         for name in unread:
             del record[name]
         rule = {"multipliers": (WEIGHT, KI, KP, NU, TOL, TOP)} if record.get("weight") == "auto" else {}
-        return record | reals(record, "lr", "weight") | rule
+        return record | reals(record, "lr", "weight", "output_lr") | rule
 
     def cost(self, points: int | None = None) -> float:
         """About how many seconds it takes on one core, shown so many points an epoch; only ratios matter."""
@@ -260,6 +265,10 @@ class Member:
                 f"weight 'auto' belongs to the aggregate 'meansq', not {self.aggregate!r}",
             ),
             (self.noise is None or self.init == "mirrored", "noise belongs to the initialiser 'mirrored'"),
+            (
+                self.output_lr is None or (block not in DOUBLED and self.architecture != "keras_same"),
+                "output_lr belongs to networks whose output layer is stored once: not to 'keras_same', CReLU and TAT",
+            ),
         ]
 
 

@@ -118,6 +118,7 @@ class Course(NamedTuple):
     """What changes from epoch to epoch, the weight from step to step. The last entry holds from there on."""
 
     lr: NDArray[np.float64]
+    output_lr: NDArray[np.float64]  # of the output layer
     weight: NDArray[np.float64]
     rate: NDArray[np.float64]
 

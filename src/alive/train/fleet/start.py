@@ -78,8 +78,11 @@ def course_of(member: Member, points: int) -> Course:
         weight = Schedule(0.0)
     moving = weight.end is not None
     changes = 1 if member.schedule.shape == "constant" else member.epochs
+    shape = [member.schedule(epoch, member.epochs) for epoch in range(changes)]
+    output = member.lr if member.output_lr is None else member.output_lr
     return Course(
-        lr=np.array([member.lr * member.schedule(epoch, member.epochs) for epoch in range(changes)]),
+        lr=np.array([member.lr * factor for factor in shape]),
+        output_lr=np.array([output * factor for factor in shape]),
         weight=np.array([weight(step / steps) for step in range(steps if moving else 1)]),
         rate=_rates(member),
     )

@@ -164,19 +164,33 @@ def connect(plan, net):  # type: ignore[no-untyped-def]
         scale(net)
 
 
+@kernel
+def descend(plan, net, first, last, lr, step):  # type: ignore[no-untyped-def]
+    """One step of the numbers from `first` to `last`."""
+    p, g, m = net.free[first:last], net.slope[first:last], net.first_moment[first:last]
+    if plan.adam:
+        adam(p, g, m, net.second_moment[first:last], lr, plan.eps, step)
+    else:
+        sgd(p, g, m, lr, plan.momentum)
+
+
 @joined
-def update(plan, net, lr, step):  # type: ignore[no-untyped-def]
-    """One step with the gradient in net.g; `step` counts from 1."""
+def update(plan, net, lr, output_lr, step):  # type: ignore[no-untyped-def]
+    """One step with the gradient in net.g, the output layer at its own rate; `step` counts from 1."""
     if plan.tie == SHARED:
         gather(net)
     elif plan.tie == FARKAS:
         farkas_back(plan, net)
     elif plan.tie == SCALED:
         scale_back(net)
-    if plan.adam:
-        adam(net.free, net.slope, net.first_moment, net.second_moment, lr, plan.eps, step)
+    if lr == output_lr:
+        descend(plan, net, 0, net.free.size, lr, step)
     else:
-        sgd(net.free, net.slope, net.first_moment, lr, plan.momentum)
+        first = net.w.first.size + net.w.inner.size + net.w.bias.size  # of the output layer in the arena
+        last = first + net.w.out.size + net.w.out_bias.size
+        descend(plan, net, 0, first, lr, step)
+        descend(plan, net, first, last, output_lr, step)
+        descend(plan, net, last, net.free.size, lr, step)
     if plan.skip == VAN:
         move_gates(net.gates, plan.eta, plan.ratio)
     connect(plan, net)
