@@ -11,8 +11,10 @@ from dataclasses import replace
 import pytest
 
 from alive.data import Augment
+from alive.errors import AliveError
 from alive.experiments import Cell
 from alive.run import Store, local, next_fleet, run
+from alive.run.progress import Bar
 from alive.train.fleet import Member
 
 CODE = """
@@ -212,3 +214,17 @@ def test_a_fleet_has_one_data_set():
         assert len({replace(cell, member=member) for cell in fleet}) == 1
         assert len(fleet) == 2
         left = [cell for cell in left if cell not in fleet]
+
+
+def test_a_run_says_what_memory_it_takes_and_refuses_what_does_not_fit(tmp_path, capsys, monkeypatch):
+    member = Member(2, 4, "ReLU", architecture="conv", epochs=1, batch_size=48)
+    with Store(tmp_path / "store.sqlite") as store:
+        monkeypatch.setattr(local, "TOLD", 1)
+        run([Cell(member, "digits")], store, threads=1, bar=Bar(show=False))
+        assert "networks at once: 1, which take up to 0.0 GiB of memory" in capsys.readouterr().err
+        run([Cell(member, "digits")], store, threads=1, bar=Bar(show=False))  # nothing is left to do
+        assert "memory" not in capsys.readouterr().err
+        deep = replace(member, depth=1_000_000)
+        with pytest.raises(AliveError, match=r"1000000x4 ReLU\): needs about .* GiB"):
+            run([Cell(replace(member, seed=1), "digits"), Cell(deep, "digits")], store, threads=1)
+        assert len(store.kept()) == 1  # not even the small one was begun

@@ -25,6 +25,7 @@ Step = Callable[[], object]
 
 # The fleet's convolutions: 28 layers on 28x28, all positions to the output, batches of 48.
 DEPTH, SIDE, IMAGES, EPOCHS, FLEET_BATCH = 28, 28, 240, 20, 48
+START = "mirrored"  # from Glorot's plain networks are dead, and the fleet takes no step back through dead layers
 WIDTHS = {2: 1 / 12, 4: 1 / 5, 8: 1 / 1.7}  # the largest ratios to a step of the torch loop
 PENALTY, PEAK = 1.15, 1 / 0.4  # of a step with Sep-UP to a plain one; of the peak to the fleet at 4 channels
 
@@ -102,7 +103,7 @@ def _images() -> Data:
 def _fleet(data: Data, width: int, method: str) -> Step:
     """All steps of one network, and one look at its health at the end, from its start as always."""
     settings = {"epochs": EPOCHS, "batch_size": FLEET_BATCH, "lr": 1e-3, "running": True, "weight": 1e-3}
-    member = Member(DEPTH, width, method, 10, architecture="conv", **settings)  # type: ignore[arg-type]
+    member = Member(DEPTH, width, method, 10, architecture="conv", init=START, **settings)  # type: ignore[arg-type]
     return lambda: train_fleet([member], data, threads=1, record_every=EPOCHS)
 
 
@@ -110,7 +111,7 @@ def _torch(data: Data, width: int) -> Step:
     """One step of the same network."""
     chance = torch.Generator().manual_seed(10)
     model = RectangularConv(
-        1, 10, depth=DEPTH, width=width, head="flatten", size=(SIDE, SIDE), init="glorot", generator=chance
+        1, 10, depth=DEPTH, width=width, head="flatten", size=(SIDE, SIDE), init=START, generator=chance
     )
     x, y = data.train_x[:FLEET_BATCH], data.train_y[:FLEET_BATCH]
     return _step(model, x.contiguous(memory_format=torch.channels_last), y, channels_last=True, penalty=False)

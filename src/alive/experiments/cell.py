@@ -99,6 +99,11 @@ class Cell:
         """About how many seconds it takes on one core; only ratios matter."""
         return self.member.cost(self.points)
 
+    @property
+    def source(self) -> tuple[object, ...]:
+        """Which points it is trained and tested on; cells of one source share their data."""
+        return self.data, self.points, self.test_points, self.unscaled
+
     def load(self) -> Data:
         """Its data, as many points as it asks for."""
         data = load(self.data).unscaled() if self.unscaled else load(self.data)

@@ -34,4 +34,4 @@ def next_fleet(cells: Iterable[Cell], threads: int) -> list[Cell]:
 
 def _shared(cell: Cell) -> tuple[object, ...]:
     """The engine, and all that decides which points a cell is trained and tested on: a fleet has one data set."""
-    return cell.member.engine, cell.data, cell.points, cell.test_points, cell.unscaled
+    return cell.member.engine, *cell.source

@@ -15,9 +15,10 @@ from .nets import run_nets
 from .owner import Owner
 from .progress import Bar, Share
 from .store import Store
-from .work import cost_of, train_cells
+from .work import cost_of, room_for, train_cells
 
 LOOK = 0.5  # seconds between two looks at what others are doing
+TOLD = 2**28  # bytes of memory from which on a run says what it takes
 
 
 def run(cells: Sequence[Cell], store: Store, *, threads: int | None = None, bar: Bar | None = None) -> int:
@@ -31,7 +32,11 @@ def run(cells: Sequence[Cell], store: Store, *, threads: int | None = None, bar:
     wanted = {cell.key: cell for cell in cells}
     fleets = {key: cell for key, cell in wanted.items() if cell.engine.together}
     nets = [cell for key, cell in wanted.items() if key not in fleets]
+    done = store.finished(fleets)
+    room = room_for((cell for key, cell in fleets.items() if key not in done), threads)
     with bar or nullcontext():
+        if bar is not None and room >= TOLD:
+            bar.say(f"networks at once: {threads}, which take up to {room / 2**30:.1f} GiB of memory")
         try:
             _begin(bar, wanted, store)
             trained = _run_fleets(fleets, store, threads, bar, lambda: _begin(bar, wanted, store))

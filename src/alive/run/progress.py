@@ -25,6 +25,10 @@ class Bar:
         self._networks, self._base, self._done = networks, base, done
         self._bars.update(self._task, total=total, completed=base, description=f"{done}/{networks} networks")
 
+    def say(self, text: str) -> None:
+        """One line above the bar."""
+        self._bars.console.print(text, highlight=False, soft_wrap=True)
+
     def within(self, cost: float, networks: int, rate: float) -> None:
         """The fleet under way has done so much."""
         said = f"{self._done + networks}/{self._networks} networks, {rate:,.0f} networks·epochs/s"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from ..data import Data
 from ..errors import AliveError
 from ..experiments import Cell, Row
-from ..train.fleet import FleetProgress
+from ..train.fleet import FleetProgress, Member, expect_fit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +43,18 @@ def train_cells(cells: Sequence[Cell], *, threads: int = 1, progress: FleetProgr
     return Worked(rows, done.seconds, done.interrupted)
 
 
+def room_for(cells: Iterable[Cell], threads: int) -> int:
+    """Bytes that those of a fleet take, so many at once; refuses what does not fit before anything is trained."""
+    sets: dict[tuple[object, ...], list[Cell]] = {}
+    for cell in cells:
+        sets.setdefault(cell.source, []).append(cell)
+    found = (
+        expect_fit([cast(Member, cell.member) for cell in some], _data(some[0]), threads=threads)
+        for some in sets.values()
+    )
+    return max(found, default=0)
+
+
 def said(cells: Sequence[Cell]) -> str:
     """Some cells in words, by the first of them."""
     first = cells[0]
@@ -59,8 +72,7 @@ _KEPT: dict[tuple[object, ...], Data] = {}  # the data of the cell just trained,
 
 def _data(cell: Cell) -> Data:
     """Its data, read once a process."""
-    points = (cell.data, cell.points, cell.test_points, cell.unscaled)
-    if points not in _KEPT:
+    if cell.source not in _KEPT:
         _KEPT.clear()
-        _KEPT[points] = cell.load()
-    return _KEPT[points]
+        _KEPT[cell.source] = cell.load()
+    return _KEPT[cell.source]

@@ -3,7 +3,7 @@
 from ..result import EpochHealth
 from ..settings import LrSchedule
 from .chance import mask
-from .fleet import train_fleet
+from .fleet import expect_fit, train_fleet
 from .member import MAX_WIDTH, METHODS, Fade, Gate, Member
 from .progress import FleetProgress, fleet_bar
 
@@ -16,6 +16,7 @@ __all__ = [
     "Gate",
     "LrSchedule",
     "Member",
+    "expect_fit",
     "fleet_bar",
     "mask",
     "train_fleet",

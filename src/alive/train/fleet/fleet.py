@@ -57,7 +57,7 @@ def train_fleet(
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = cores if threads is None else threads
-    _expect_fit(members, data, record_every, threads)
+    expect_fit(members, data, record_every=record_every, threads=threads)
     crew = _Crew(members, data, record_every, min(threads, len(members)))
     return crew.sail(progress)
 
@@ -166,8 +166,8 @@ def _advise(member: Member, end: int, epoch: int) -> str:
     return f"{REASONS[end]} in epoch {epoch}. Try an lr below {member.lr}{penalty} or another initialiser."
 
 
-def _expect_fit(members: Sequence[Member], data: Data, record_every: int, threads: int) -> None:
-    """Refuse before the first step what must fail later; all faults together."""
+def expect_fit(members: Sequence[Member], data: Data, *, record_every: int = 1, threads: int = 1) -> int:
+    """Refuse before the first step what must fail later, all faults together; else how many bytes will be taken."""
     if not members:
         raise AliveError("a fleet needs at least one member")
     data.expect_classes("a fleet")
@@ -185,6 +185,7 @@ def _expect_fit(members: Sequence[Member], data: Data, record_every: int, thread
             f"networks at once: {at_once}, which need about {needed / 2**30:.1f} GiB; {there / 2**30:.1f} are free",
             "Ask for fewer threads, a smaller batch_size or depth",
         )
+    return needed
 
 
 def _needed(members: Sequence[Member], data: Data, threads: int) -> int:
