@@ -32,7 +32,7 @@ EXPERIMENTS: tuple[str, ...] = (
     *("002-Fig1", "002-Fig2", "002-Fig3", "002-Fig4", "002-Fig5", "002-T2"),
     "003-T2",
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
-    *("depth-record", "depth-images", "atlas", "rivals", "adam-epsilon", "one-setting"),
+    *("depth-record", "depth-images", "atlas", "atlas-images", "rivals", "adam-epsilon", "one-setting"),
     *("sae", "continual", "drift", "codebook", "demo"),
     *added("alive.experiments"),
 )

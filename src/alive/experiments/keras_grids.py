@@ -17,8 +17,14 @@ CLASSES = {"cifar100": 100}  # the other data sets have ten classes
 WIDTHS = (2, 4, 8)
 QUICK_DEPTHS = (4, 28, 44)
 POINTS, TEST_POINTS = 2000, 1000  # of the quick scale
-MIDDLE_POINTS, MIDDLE_TEST_POINTS = 10_000, 2000
-SCALES = ("quick", "middle", "paper")
+IMAGES: dict[str, tuple[int | None, int | None]] = {  # to train on and to test, by scale; None: all of them
+    "quick": (POINTS, TEST_POINTS),
+    "middle": (10_000, 2000),
+    "paper": (None, None),
+}
+SCALES = tuple(IMAGES)
+LARGE = ("middle", "paper")  # scales with all depths and widths of the paper
+FEWER = "At the middle scale: 10,000 images and 10 epochs, where the paper has all images and 50 epochs"
 HEAT = "Mean over seeds of the best accuracy; in each cell how many seeds learn"
 
 # The papers' penalty has a term for every position, at a weight that does not carry over to other batches. The smaller
@@ -49,14 +55,9 @@ def keras_grid(
 ) -> Grid:
     """Networks of the Keras runs: the papers' grid on all images, the same on some, or a few depths on few images."""
     methods = tuple(methods)
-    images: dict[str, tuple[int | None, int | None]] = {
-        "quick": (POINTS, TEST_POINTS),
-        "middle": (MIDDLE_POINTS, MIDDLE_TEST_POINTS),
-        "paper": (None, None),
-    }
 
     def grid(scale: str, architecture: str, seed: int) -> list[Cell]:
-        points, test_points = images[scale]
+        points, test_points = IMAGES[scale]
         return [
             Cell(
                 _keras(method, depth, width, seed, scale=scale),

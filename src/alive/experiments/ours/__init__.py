@@ -4,6 +4,7 @@ helps where units die today.
 
 from .adam_epsilon import ADAM_EPSILON
 from .atlas import ATLAS
+from .atlas_images import ATLAS_IMAGES
 from .depth import DEPTH_RECORD
 from .depth_images import DEPTH_IMAGES
 from .dying import CODEBOOK, CONTINUAL, DRIFT, SAE
@@ -13,6 +14,7 @@ from .rivals import RIVALS
 __all__ = [
     "ADAM_EPSILON",
     "ATLAS",
+    "ATLAS_IMAGES",
     "CODEBOOK",
     "CONTINUAL",
     "DEPTH_IMAGES",

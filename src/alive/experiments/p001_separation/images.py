@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..keras_grids import CHANCE, DEEP, HEAT, QUICK_DEPTHS, SCALES, WIDTHS, keras_grid, learnt
+from ..keras_grids import CHANCE, DEEP, FEWER, HEAT, LARGE, QUICK_DEPTHS, SCALES, WIDTHS, keras_grid, learnt
 from ..measure import best_accuracy, share, where, worst_accuracy
 from ..spec import Claim, Experiment, Figure
 
@@ -22,7 +22,8 @@ FIG2_001 = Experiment(
             worst_accuracy(where("Sep-UP")),
             band=(0.9457, 1.0),
             published=0.9657,
-            scale="paper",
+            scale=LARGE,
+            why=FEWER,
         ),
         Claim(
             "relu-deep",
@@ -59,7 +60,8 @@ def _fig3_claims() -> Iterable[Claim]:
                 best_accuracy(where(method, depths=(depth,)), test=True),
                 band=(value - 0.04, value + 0.04),
                 published=value,
-                scale="paper",
+                scale=LARGE,
+                why=FEWER,
             )
     yield Claim(
         "relu-25",
