@@ -525,3 +525,15 @@ def test_training_starts_from_weights(alive, mine, tmp_path: Path) -> None:
     kept = load_file(tmp_path / "run.safetensors")
     for name, weight in mine.dense().state_dict().items():
         torch.testing.assert_close(kept[f"model/{name}"], weight)
+
+
+def test_the_output_layer_may_have_a_rate_of_its_own(alive, tmp_path: Path) -> None:
+    def losses(*options: object) -> list[str]:
+        code, _, err = alive("train", "3x4", "--epochs", 4, "--lr", 0.02, "--csv", "log.csv", *options)
+        assert code == 0, err
+        return (tmp_path / "log.csv").read_text().splitlines()
+
+    assert losses() == losses("--output-lr", 0.02) != losses("--output-lr", 0.5)
+    code, _, err = alive("train", "3x4", "--output-lr", 0)
+    assert code == 2
+    assert "output_lr must be finite and above 0, got 0.0" in err

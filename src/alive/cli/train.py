@@ -35,6 +35,7 @@ def train(
     weights: Weights = None,
     epochs: Annotated[int, typer.Option(help="Times over the data.")] = 1000,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.01,
+    output_lr: Annotated[float | None, typer.Option(help="That of the output layer, where it is another.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Points a step; by default all of them.")] = None,
     optimiser: Annotated[str, choice("Optimiser", values.OPTIMISERS)] = "adam",
     shuffle: Annotated[bool, typer.Option("--shuffle", help="New order each epoch.")] = False,
@@ -59,7 +60,13 @@ def train(
 
     _expect_penalty(jumpstart, weight, final_weight, schedule, aggregate)
     settings = training.Settings(
-        epochs=epochs, batch_size=batch_size, optimiser=optimiser, lr=lr, shuffle=shuffle, seed=seed
+        epochs=epochs,
+        batch_size=batch_size,
+        optimiser=optimiser,
+        lr=lr,
+        output_lr=output_lr,
+        shuffle=shuffle,
+        seed=seed,
     )
     made: dict[str, Any] = {"args": tuple(arg or ()), "weights": weights, "init": init, "batch_norm": batch_norm}
     typed = sources.Typed(model, data, target=target, **made, seed=seed)
