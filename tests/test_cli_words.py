@@ -81,7 +81,7 @@ def completions(line: str) -> tuple[list[str], bool]:
         ("alive train 5x4 --schedule c", ["constant", "cosine"]),
         ("alive train 5x4 --aggregate s", ["sumsq", "sum"]),
         ("alive reproduce 003", ["003-T2"]),
-        ("alive reproduce 003-T2 atl", ["atlas"]),
+        ("alive reproduce 003-T2 atl", ["atlas", "atlas-images"]),
         ("alive reproduce --on ", ["local", "ray"]),
         ("alive clinic deep-", ["deep-conv", "deep-text", "deep-regression", "deep-gelu"]),
         ("alive bench p", ["penalty", "pipeline"]),

@@ -131,6 +131,7 @@ def kill_midway(cluster, node, book, path):
         begun, open_ = under_way()
         if open_ and stored(path):
             tell(begun, signal.SIGSTOP)
+            time.sleep(0.1)  # until they stand still, and what they had written is there to be read
             if under_way()[1] & open_:
                 break
             tell(begun, signal.SIGCONT)
