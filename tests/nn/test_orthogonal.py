@@ -49,6 +49,36 @@ def test_kernels_of_one_tap_are_isometries(name: str) -> None:
     assert (net[0].weight != 0).sum() == 24, "all taps but the centre are zero"
 
 
+@pytest.mark.law
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**31))
+def test_mean_orthogonal_matrices_have_the_largest_sum_of_all_orthogonal_ones(out: int, into: int, seed: int) -> None:
+    model = nn.Sequential(nn.Conv2d(into, out, 3)).double()
+    initialise_(model, "mean-orthogonal", generator=seeded(seed))
+    kernel = model[0].weight.detach()
+    w = kernel[:, :, 1, 1]
+    assert (kernel != 0).sum() == (w != 0).sum(), "all taps but the centre are zero"
+    expect_near(w @ w.T if out <= into else w.T @ w, torch.eye(min(out, into), dtype=torch.float64))
+    expect_near(w.sum(1), torch.full((out,), math.sqrt(into / out), dtype=torch.float64))
+    draw = np.random.default_rng(seed)
+    u, _, v = np.linalg.svd(draw.normal(size=(out, into)), full_matrices=False)
+    assert (u @ v).sum() <= w.sum().item() + 1e-12
+
+
+def test_deep_networks_from_mean_orthogonal_weights_stay_alive_and_turn() -> None:
+    """A point that the first layer leaves alive has a positive mean, and no layer can take that from it."""
+    x = torch.rand(50, 6, dtype=torch.float64, generator=seeded(1))
+    alike = []
+    for seed in (0, 1):
+        net = Rectangular(6, 1, depth=300, width=6).double()
+        initialise_(net, "mean-orthogonal", generator=seeded(seed))
+        h = net.hidden(x)
+        assert (h.mean(1) >= x.mean(1) - 1e-9).all(), "a ReLU can only add to the mean"
+        assert h.var(1).min() > 1e-3, "and the points do not become one"
+        alike.append(net.hidden[5].linear.weight)
+    assert not torch.allclose(*alike)
+
+
 def by_hand(size: int) -> np.ndarray:
     """Gram and Schmidt on the columns of J + εI: shares no code with QR."""
     found: list[np.ndarray] = []

@@ -12,7 +12,7 @@ DATA: tuple[str, ...] = ("moons", "digits", "friedman", "mnist", "mnist-14", *IM
 DATA += added("alive.data")
 INITS: tuple[str, ...] = (
     *("glorot", "kaiming", "torch", "zeros", "mirrored"),
-    *("looks-linear", "orthogonal", "delta-orthogonal", "uniform-orthogonal", "deterministic"),
+    *("looks-linear", "orthogonal", "delta-orthogonal", "uniform-orthogonal", "mean-orthogonal", "deterministic"),
     *added("alive.starts"),
 )
 SPLITS = ("train", "test", "all")

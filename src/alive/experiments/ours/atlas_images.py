@@ -16,7 +16,8 @@ RATES = (1e-3, 3e-4)  # every method may choose the better of the two, at every 
 WEIGHT, LIGHT = 1e-3, 1e-5  # of the penalty from Glorot's start, and from those that are alive
 METHODS = (
     *((method, "glorot", WEIGHT) for method in ("ReLU", "ReLU+BN", "Sep-UP", "Residual", "Residual+BN", "VAN")),
-    *(("ReLU", init, 0.0) for init in ("kaiming", "orthogonal", "delta-orthogonal", "lsuv", "deterministic")),
+    *(("ReLU", init, 0.0) for init in ("kaiming", "orthogonal", "delta-orthogonal", "mean-orthogonal")),
+    *(("ReLU", init, 0.0) for init in ("lsuv", "deterministic")),
     *((method, init, LIGHT) for init in ("looks-linear", "mirrored") for method in ("ReLU", "Sep-UP")),
 )
 
