@@ -1,39 +1,45 @@
-"""When Adam's ε matters: how small the second moments are, and networks whose ε or rate changes after 500 epochs.
+"""Why Adam's ε matters to deep networks with Sep-UP: which numbers it holds back, and whether holding these is enough.
 
-python examples/adam_epsilon.py moments    # docs/rivals.md, first table of its last section: under a minute
-python examples/adam_epsilon.py switches   # second table: a quarter of an hour on one core
+python examples/adam_epsilon.py moments    # how small √v̂ is while the network is dead: under a minute
+python examples/adam_epsilon.py arms       # how many of 36 networks train in each arm of docs/rivals.md: an hour a core
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alive.data import moons
 from alive.experiments.measure import TRAINS
 from alive.train.fleet import Member
-from alive.train.fleet.engine import COLUMNS, ROWS, STEP, run
-from alive.train.fleet.start import arenas_of, course_of, order_of, plan_of, points_of, room_of
-from alive.train.fleet.update import BETA2, connect
+from alive.train.fleet.engine import COLUMNS, EPOCH, FRESH, ROWS, STEP, run
+from alive.train.fleet.start import arenas_of, course_of, order_of, plan_of
+from alive.train.fleet.update import BETA1, BETA2, connect
 
 DATA = moons()
-COUNT = len(DATA.train_y)
-EPOCHS, FIRST = 5000, 500
+RATE, EPOCHS, FIRST = 0.01, 5000, 500
 SMALL, LARGE = 1e-7, 1e-5
+PLACES = [*product((80, 100, 120), (10, 15), range(10, 16))]  # depth, width, seed
 
 
 class Going:
     """One network that can be stopped, looked at, and sent on with other settings."""
 
-    def __init__(self, depth: int, width: int, seed: int, eps: float) -> None:
-        member = Member(depth, width, "Sep-UP", seed, 1e-4, "sumsq", architecture="keras_same", eps=eps, epochs=EPOCHS)
-        self.net, self.room = arenas_of(member, DATA), room_of(member, DATA)
-        self.plan, self.course = plan_of(member, COUNT, 1), course_of(member, COUNT)
-        self.order, self.points = order_of(member, COUNT, 0, 1), points_of(DATA)
-        self.log = np.zeros((EPOCHS, len(COLUMNS)), np.float32)
-        self.state, self.signal = np.zeros(4, np.int64), np.zeros(2, np.int64)
+    def __init__(self, depth: int, width: int, seed: int, eps: float, epochs: int = EPOCHS) -> None:
+        settings = {"architecture": "keras_same", "eps": eps, "lr": RATE, "epochs": epochs}
+        self.member = Member(depth, width, "Sep-UP", seed, 1e-4, "sumsq", **settings)  # type: ignore[arg-type]
+        self.epochs, self.net = epochs, arenas_of(self.member, DATA)
+        self.plan = plan_of(self.member, DATA, 1, self.net)
+        self.course = course_of(self.member, len(DATA.train_y))
+        self.points, self.room = self.member.form.points(DATA), self.member.form.room(self.member, DATA)
+        self.order = order_of(self.member, DATA, 0, 1)
+        self.log = np.zeros((epochs, len(COLUMNS)), np.float32)
+        self.state, self.signal = np.zeros(5, np.int64), np.zeros(2, np.int64)
         connect(self.plan, self.net)
 
     def to(self, epoch: int, eps: float | None = None) -> Going:
@@ -46,58 +52,138 @@ class Going:
         )  # fmt: skip
         return self
 
+    def steps(self, last: int) -> Iterator[NDArray[np.float32]]:
+        """Go on step by step to this epoch, and hand out what all numbers were before each step."""
+        while self.state[EPOCH] < last:
+            before, epoch = self.net.free.copy(), int(self.state[EPOCH])
+            self.to(epoch + 1)
+            if self.state[EPOCH] == epoch:  # a loss was not finite
+                return
+            yield before
+
+    def put(self, which: NDArray[np.bool_], values: NDArray[np.float32]) -> None:
+        """Give some numbers other values; what was computed with the old ones is computed again."""
+        self.net.free[which] = values[which]
+        connect(self.plan, self.net)
+        self.state[FRESH] = 0
+
     @property
-    def roots(self) -> np.ndarray:
+    def roots(self) -> NDArray[np.float32]:
         """√v̂ of every trained number, which ε is added to."""
         return np.sqrt(self.net.second_moment / (1 - BETA2 ** int(self.state[STEP])))
 
     @property
+    def means(self) -> NDArray[np.float32]:
+        """m̂ of every trained number."""
+        return self.net.first_moment / (1 - BETA1 ** int(self.state[STEP]))
+
+    @property
     def trains(self) -> bool:
         """Whether it has learnt the training set at its best epoch."""
-        return bool(self.log[: self.state[ROWS], COLUMNS.index("train_right")].max() / COUNT >= TRAINS)
+        hits = self.log[: self.state[ROWS], COLUMNS.index("train_right")]
+        return bool(hits.max() / len(DATA.train_y) >= TRAINS)
 
 
-def warmed_up(depth: int, width: int, seed: int) -> Going:
+Arm = Callable[[int, int, int], Going]
+
+
+def constant(eps: float) -> Arm:
+    """One ε from start to end."""
+    return lambda *place: Going(*place, eps).to(EPOCHS)
+
+
+def changed(first: float, then: float) -> Arm:
+    """Another ε after the first epochs."""
+    return lambda *place: Going(*place, first).to(FIRST).to(EPOCHS, then)
+
+
+def warmed_up(*place: int) -> Going:
     """ε small, the rate growing over the first epochs."""
-    going = Going(depth, width, seed, SMALL)
-    going.course = going.course._replace(lr=np.append(np.linspace(0.01 / FIRST, 0.01, FIRST), 0.01))
+    going = Going(*place, SMALL)
+    going.course = going.course._replace(
+        lr=np.append(np.linspace(RATE / FIRST, RATE, FIRST), RATE),
+        output_lr=np.append(np.linspace(RATE / FIRST, RATE, FIRST), RATE),
+    )
     return going.to(EPOCHS)
 
 
-def like_keras(depth: int, width: int, seed: int) -> Going:
-    """ε beside √v, as Keras has it: beside √v̂ that is ε/√(1 − β₂^t), followed closely for 300 steps."""
-    going = Going(depth, width, seed, SMALL)
+def like_keras(*place: int) -> Going:
+    """ε small and beside √v, as Keras has it: beside √v̂ that is ε/√(1 − β₂^t), followed closely for 300 steps."""
+    going = Going(*place, SMALL)
     for step in range(1, 301):
         going.to(step, SMALL / np.sqrt(1 - BETA2**step))
     return going.to(1000, 1.5 * SMALL).to(EPOCHS, SMALL)
 
 
-ARMS: dict[str, Callable[[int, int, int], Going]] = {
-    "large, then small": lambda d, w, s: Going(d, w, s, LARGE).to(FIRST).to(EPOCHS, SMALL),
-    "small, then large": lambda d, w, s: Going(d, w, s, SMALL).to(FIRST).to(EPOCHS, LARGE),
-    "small, the rate warmed up": warmed_up,
+def held(*place: int) -> Going:
+    """ε small, but in the first epochs a number whose √v̂ is below the large ε does not move."""
+    going = Going(*place, SMALL)
+    for before in going.steps(FIRST):
+        going.put(going.roots < LARGE, before)
+    return going.to(EPOCHS)
+
+
+def held_by_lot(*place: int) -> Going:
+    """The control: as many numbers do not move, but drawn by lot, anew in each step."""
+    going = Going(*place, SMALL)
+    lots = np.random.default_rng(place)
+    for before in going.steps(FIRST):
+        going.put(lots.permutation(going.roots < LARGE), before)
+    return going.to(EPOCHS)
+
+
+def released(*place: int) -> Going:
+    """The reverse: ε large, but in the first epochs numbers with tiny √v̂ move as far as the small ε lets them."""
+    going = Going(*place, LARGE)
+    for before in going.steps(FIRST):
+        roots = going.roots
+        going.put(roots < LARGE, before - np.float32(RATE) * going.means / (roots + np.float32(SMALL)))
+    return going.to(EPOCHS, SMALL)
+
+
+ARMS: dict[str, Arm] = {
+    "small": constant(SMALL),
+    "large": constant(LARGE),
+    "large for 500 epochs, then small": changed(LARGE, SMALL),
+    "small for 500 epochs, then large": changed(SMALL, LARGE),
+    "small, the rate warmed up over 500 epochs": warmed_up,
     "small, as Keras has it": like_keras,
+    "small, tiny √v̂ held for 500 epochs": held,
+    "small, as many held by lot": held_by_lot,
+    "large for 500 epochs but for tiny √v̂, then small": released,
 }
 
 
 def moments() -> None:
-    """Shares of the second moments below some sizes, and how large the weights have become."""
-    for depth, width, seed in ((80, 10, 10), (100, 10, 11), (100, 15, 12)):
+    """Shares of √v̂ below some sizes, and how large the weights have become."""
+    for place in ((80, 10, 10), (100, 10, 11), (100, 15, 12)):
         for eps in (SMALL, LARGE):
-            going = Going(depth, width, seed, eps)
+            going = Going(*place, eps)
             for epoch in (1, 10, 100, 300, 1000):
                 roots = going.to(epoch).roots
                 size = np.sqrt(np.mean(going.net.free**2))
-                print(f"{depth}x{width} ε {eps:g} epoch {epoch}: ", end="")
+                print("{}x{} seed {} ".format(*place), end=f"ε {eps:g} epoch {epoch}: ")
                 print(f"{np.mean(roots < 1e-6):.2f} below 1e-6, {np.mean(roots < 1e-5):.2f} below 1e-5, W {size:.3f}")
 
 
-def switches() -> None:
-    """How many of 36 networks train in each arm."""
-    places = [(d, w, s) for s in range(10, 16) for d in (80, 100, 120) for w in (10, 15)]
-    for name, arm in ARMS.items():
-        print(name, sum(arm(*place).trains for place in places), "of", len(places), flush=True)
+def one(name: str, place: tuple[int, int, int]) -> bool:
+    """Whether this network trains in this arm."""
+    return ARMS[name](*place).trains
+
+
+def arms() -> None:
+    """How many networks train in each arm, by depth, and which go otherwise than with the small ε alone."""
+    plain: list[bool] = []
+    with ProcessPoolExecutor() as pool:
+        for name in ARMS:
+            found = list(pool.map(one, [name] * len(PLACES), PLACES))
+            plain = plain or found
+            gained = sum(now and not was for now, was in zip(found, plain, strict=True))
+            lost = sum(was and not now for now, was in zip(found, plain, strict=True))
+            third = len(found) // 3
+            by_depth = ", ".join(str(sum(found[i * third : (i + 1) * third])) for i in range(3))
+            print(f"{name}: {sum(found)} of {len(found)} ({by_depth}), gained {gained}, lost {lost}", flush=True)
 
 
 if __name__ == "__main__":
-    {"moments": moments, "switches": switches}[sys.argv[1]]()
+    {"moments": moments, "arms": arms}[sys.argv[1]]()

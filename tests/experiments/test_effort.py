@@ -7,9 +7,10 @@ from itertools import product
 import pytest
 
 from alive.data import DATA
+from alive.data.sets import SIZES
 from alive.errors import AliveError
 from alive.experiments import EXPERIMENTS, Measured
-from alive.experiments.effort import RATE, SIZES, Load, count, digest, effort, works_of
+from alive.experiments.effort import RATE, Load, count, digest, effort, works_of
 from alive.experiments.elsewhere import ELSEWHERE, IMAGENET
 from alive.experiments.recorded import Book, Made, Recorded, best
 

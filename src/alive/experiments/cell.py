@@ -11,6 +11,7 @@ import numpy as np
 from torch import nn
 
 from ..data import DATA, Data, load
+from ..data.sets import SIZES
 from ..errors import expect, near
 from ..train.engines import ENGINES, Engine
 from ..train.network import Network, Outcome
@@ -97,7 +98,8 @@ class Cell:
     @property
     def cost(self) -> float:
         """About how many seconds it takes on one core; only ratios matter."""
-        return self.member.cost(self.points)
+        points, shape, _ = SIZES[self.data]
+        return self.member.cost(self.points or points, shape)
 
     @property
     def source(self) -> tuple[object, ...]:

@@ -11,11 +11,10 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..data import load
-from ..data.catalogue import CATALOGUE
+from ..data.sets import SIZES
 from ..nn.zoo import Shape, make
 from ..train.engines import CONV, FLEET, LOOP
-from ..train.fleet.conv.network import FLOPS, SIDE
+from ..train.fleet.conv.network import BY_CHANNEL, BY_PAIR
 from ..train.net import Net
 from .cell import Cell
 from .spec import Experiment
@@ -23,26 +22,6 @@ from .spec import Experiment
 RATE = 1e13  # FLOP a second: about what a data-centre GPU of today does in single precision on wide layers
 PASSES = 3  # a training step is a forward pass and a backward pass of twice its cost
 THIN = 64  # units a layer below which a GPU waits for its own launches, so that the rate above is not reached
-
-
-class Sizes(dict[str, tuple[int, Shape, int]]):
-    """Of each data set its training points, the shape of one, and outputs; what is not written here is loaded."""
-
-    def __missing__(self, name: str) -> tuple[int, Shape, int]:
-        data = load(name)
-        self[name] = len(data.train_y), tuple(data.train_x.shape[1:]), data.outputs
-        return self[name]
-
-
-SIZES = Sizes(
-    {
-        "moons": (85, (2,), 1),
-        "digits": (1437, (1, 8, 8), 10),
-        "friedman": (750, (10,), 1),
-        "mnist-14": (60_000, (1, 14, 14), 10),
-        **{name: (each.train[0].rows, each.shape, each.classes) for name, each in CATALOGUE.items()},
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +118,8 @@ class Effort:
             f"half as much again with batch norm"
         )
         maps = (
-            f"{_count(self.maps, 'thin convolution')}, each epochs × images × depth × 6 × 9 × width² FLOP a position "
-            f"of {SIDE}x{SIDE} at {_flop(FLOPS)}/s a core, more with batch norm"
+            f"{_count(self.maps, 'thin convolution')}, each epochs × images × positions × depth × width × "
+            f"({BY_CHANNEL * 1e9:g} + {BY_PAIR * 1e9:g} width) ns on one core, a quarter more with batch norm"
         )
         return f"{'; '.join(said for said, there in ((dense, rows), (maps, self.maps)) if there)}: {took}"
 

@@ -13,7 +13,7 @@ from torch import nn
 from ..data import Data
 from ..diagnosis import Census, census
 from ..errors import expect, near
-from ..nn.zoo import ZOO, Option, make
+from ..nn.zoo import ZOO, Option, Shape, make
 from ..penalties import attached
 from ..penalties.multipliers import AUTO, WEIGHT
 from ..penalties.van import VANController
@@ -103,8 +103,8 @@ class Net:
             record["separation"] = _told(record["separation"])
         return record | {"training": training | reals(training, "lr", "weight_decay")}
 
-    def cost(self, points: int | None = None) -> float:
-        """About how many seconds it takes on one core, shown so many points an epoch; only ratios matter."""
+    def cost(self, points: int | None = None, shape: Shape | None = None) -> float:
+        """About how many seconds it takes on one core, shown so many points of a shape an epoch; ratios matter."""
         return 1e-8 * self.epochs * (points or POINTS) * self.depth * self.width * (self.width + 8)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from ..nn.zoo import Shape
 from .result import Best, EpochHealth
 
 
@@ -50,8 +51,8 @@ class Network(Protocol):
     def settings(self) -> dict[str, Any]:
         """Everything that decides the result, and nothing that is not read; ready for JSON."""
 
-    def cost(self, points: int | None = None) -> float:
-        """About how many seconds it takes on one core, shown so many points an epoch; only ratios matter."""
+    def cost(self, points: int | None = None, shape: Shape | None = None) -> float:
+        """About how many seconds it takes on one core, shown so many points of a shape an epoch; ratios matter."""
 
 
 class Outcome(Protocol):

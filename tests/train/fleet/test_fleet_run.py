@@ -165,8 +165,8 @@ def test_open_skips_cannot_become_a_plain_network() -> None:
         ({"init": "mirrored", "width": 1}, "width 2 or more"),
         ({"noise": 0.5}, "noise belongs to"),
         ({"output_lr": 0.0}, "output_lr must be finite and above 0"),
-        ({"output_lr": 0.1, "architecture": "keras_same"}, "output_lr belongs to networks whose output layer"),
-        ({"output_lr": 0.1, "method": "CReLU", "width": 4}, "output_lr belongs to networks whose output layer"),
+        ({"output_lr": 0.1, "architecture": "keras_same"}, "architecture 'keras_same' has no output_lr"),
+        ({"output_lr": 0.1, "method": "CReLU", "width": 4}, "CReLU has no output_lr"),
         (
             {"init": "looks-linear", "architecture": "keras_same"},
             "'looks-linear' does not belong to the architecture 'keras_same'",

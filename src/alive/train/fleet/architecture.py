@@ -34,6 +34,10 @@ class Architecture(Protocol):
     def engine(self) -> str:
         """The engine whose revision its numbers depend on, see `train.engines`."""
 
+    @property
+    def keeps_trained(self) -> bool:
+        """Whether `plain` is filled with the trained numbers themselves, not with the connections made of them."""
+
     def faults(self, member: Member) -> Checks:
         """Settings that do not go together."""
 
@@ -73,8 +77,8 @@ class Architecture(Protocol):
     def memory(self, member: Member, data: Data) -> int:
         """Bytes that one member takes while it trains."""
 
-    def cost(self, member: Member, points: int | None) -> float:
-        """About how many seconds it takes on one core; only ratios matter."""
+    def cost(self, member: Member, points: int | None, shape: Shape | None) -> float:
+        """About how many seconds it takes on one core, shown so many points of this shape an epoch."""
 
 
 def numbers(data: Data) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:

@@ -25,6 +25,7 @@ class Dense:
     """Rectangles of dense layers."""
 
     engine = "fleet"
+    keeps_trained = False
 
     def places(self, member: Member) -> int:
         """How many rows a unit has: a leaky ReLU is two plain ones, of z and −z."""
@@ -112,7 +113,7 @@ class Dense:
         rows = member.depth * self.rows(member)
         return rows * (12 * padded(batch_of(member, len(data.train_y))) + 16 * member.width)
 
-    def cost(self, member: Member, points: int | None) -> float:
+    def cost(self, member: Member, points: int | None, shape: Shape | None) -> float:
         """Measured on MOONS, of which all networks are shown all points."""
         rows, norm = self.rows(member), 1.5 if member.kind.batch_norm else 1.0
         return 1e-8 * norm * member.epochs * member.depth * rows * (rows + 40)

@@ -136,10 +136,10 @@ class _Crew:
             order = order_of(member, self.data, int(state[EPOCH]), until)
             end = run(plan, net, room, points, course, order, state, log, until, signal)
         stopped = None if end == DONE else _advise(member, end, int(state[EPOCH]))
-        return self._result(member, log[: state[ROWS]].copy(), stopped, net, shared=member.architecture == "keras_same")
+        return self._result(member, log[: state[ROWS]].copy(), stopped, net)
 
     def _result(
-        self, member: Member, log: NDArray[np.float32], stopped: str | None, net: Arenas | None, *, shared: bool = False
+        self, member: Member, log: NDArray[np.float32], stopped: str | None, net: Arenas | None
     ) -> MemberResult:
         none = np.zeros(0, np.float32)
         return MemberResult(
@@ -150,7 +150,7 @@ class _Crew:
             outputs=self.data.outputs,
             shape=tuple(self.data.train_x.shape[1:]),
             stopped=stopped,
-            weights=none if net is None else (net.free if shared else net.flat),
+            weights=none if net is None else (net.free if member.form.keeps_trained else net.flat),
             norms=none if net is None else np.concatenate([part.ravel() for part in net.norm]),
             alpha=none if net is None else net.gates.alpha,
         )

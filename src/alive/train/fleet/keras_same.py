@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class KerasSame(Dense):
     """Rows are units at two positions, whose connections share the numbers of the kernels."""
 
+    keeps_trained = True
+
     def places(self, member: Member) -> int:
         """Two positions."""
         return 2
@@ -39,6 +41,7 @@ class KerasSame(Dense):
                 member.init not in PAIRED,
                 f"the initialiser {member.init!r} does not belong to the architecture 'keras_same'",
             ),
+            (member.output_lr is None, "architecture 'keras_same' has no output_lr; choose 'dense'"),
             *super().faults(member),
         ]
 

@@ -14,7 +14,7 @@ from ...nn.init import PAIRED
 from ...penalties import Schedule
 from ...penalties.multipliers import KI, KP, NU, TOL, TOP, WEIGHT
 from ..settings import CONSTANT, LrSchedule, above_zero_or_none, real, reals, whole
-from .architecture import Architecture
+from .architecture import Architecture, Shape
 from .architectures import ARCHITECTURES
 from .doubled import DOUBLED
 
@@ -234,9 +234,9 @@ class Member:
         rule = {"multipliers": (WEIGHT, KI, KP, NU, TOL, TOP)} if record.get("weight") == "auto" else {}
         return record | reals(record, "lr", "weight", "output_lr") | rule
 
-    def cost(self, points: int | None = None) -> float:
-        """About how many seconds it takes on one core, shown so many points an epoch; only ratios matter."""
-        return self.form.cost(self, points)
+    def cost(self, points: int | None = None, shape: Shape | None = None) -> float:
+        """About how many seconds it takes on one core, shown so many points of a shape an epoch; ratios matter."""
+        return self.form.cost(self, points, shape)
 
     def _unknown(self, what: str, known: Collection[str]) -> str:
         """What to say of a name; worked out only where it is wrong, for grids make thousands of members."""
@@ -266,8 +266,8 @@ class Member:
             ),
             (self.noise is None or self.init == "mirrored", "noise belongs to the initialiser 'mirrored'"),
             (
-                self.output_lr is None or (block not in DOUBLED and self.architecture != "keras_same"),
-                "output_lr belongs to networks whose output layer is stored once: not to 'keras_same', CReLU and TAT",
+                self.output_lr is None or block not in DOUBLED,
+                f"{self.method} has no output_lr: what it trains is not stored in the order of layers",
             ),
         ]
 

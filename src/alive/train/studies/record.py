@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...errors import expect
+from ...nn.zoo import Shape
 from ..result import Best, EpochHealth
 from ..settings import whole
 
@@ -82,7 +83,7 @@ class Run:
         """The record, its options by name."""
         return asdict(self) | {"options": dict(self.options)}
 
-    def cost(self, points: int | None = None) -> float:
+    def cost(self, points: int | None = None, shape: Shape | None = None) -> float:
         """About how many seconds it takes on one core; only ratios matter."""
         return 1e-3 * self.steps
 
