@@ -141,3 +141,31 @@ def test_off_the_terminal_a_long_run_says_a_line_a_minute(capsys: pytest.Capture
         now = 1.5 * (epoch - 20)
         lines.update(task, completed=epoch, description=f"loss {1 / epoch:.3f}")
     assert capsys.readouterr() == ("", "30.0 %, loss 0.017, 0:03:30 left\n50.0 %, loss 0.010, 0:02:30 left\n")
+
+
+def test_a_run_that_has_hardly_begun_says_no_time_left(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    """At this pace it would take longer than a machine can count the days of."""
+    now = 0.0
+    lines = bars("epoch")
+    monkeypatch.setattr(lines, "get_time", lambda: now)
+    lines._said = now
+    task = lines.add_task("", total=1e9)
+    for done in range(4):
+        lines.update(task, completed=done * 1e-9, description="slow")
+        now += 70
+    lines.update(task, completed=2.1e8, description="faster")
+    assert capsys.readouterr().err.splitlines() == ["0.0 %, slow"] * 3 + ["21.0 %, faster, 0:13:10 left"]
+
+
+def test_the_time_left_does_not_jump_between_two_epochs(monkeypatch) -> None:
+    """Ten minutes an epoch: what the last half minute saw is nothing, or a whole epoch."""
+    now = 0.0
+    lines = bars("epoch")
+    monkeypatch.setattr(lines, "get_time", lambda: now)
+    task = lines.add_task("", total=10)
+    said = []
+    for second in range(0, 3601, 10):
+        now = float(second)
+        lines.update(task, completed=second // 600)
+        said.append(lines.tasks[0].time_remaining)
+    assert all(2400 <= left <= 6000 for left in said[130:]), "four to ten epochs of ten minutes"

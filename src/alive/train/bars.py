@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
 
 EVERY = 60.0  # seconds between two lines
+RECENT = 1800.0  # seconds whose pace tells the time left: an epoch of a large network takes a minute, and then jumps
+FAR = 1e7  # seconds, four months; what would take longer has hardly begun, and nothing is said of the time left
 
 
 def bars(*before: ProgressColumn | str, show: bool | None = None) -> Progress:
@@ -19,8 +21,8 @@ def bars(*before: ProgressColumn | str, show: bool | None = None) -> Progress:
     console = Console(stderr=True)
     columns = (*before, BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     if show is None and not console.is_terminal:
-        return Lines(*columns, console=console, disable=True)
-    return Progress(*columns, console=console, disable=show is False)
+        return Lines(*columns, console=console, disable=True, speed_estimate_period=RECENT)
+    return Progress(*columns, console=console, disable=show is False, speed_estimate_period=RECENT)
 
 
 class Lines(Progress):
@@ -37,5 +39,6 @@ class Lines(Progress):
             return
         self._said = self.get_time()
         task = self._tasks[task_id]
-        left = "" if task.time_remaining is None else f", {timedelta(seconds=round(task.time_remaining))} left"
+        rest = task.time_remaining
+        left = "" if rest is None or rest > FAR else f", {timedelta(seconds=round(rest))} left"
         self.console.print(f"{task.percentage:.1f} %, {task.description}{left}", highlight=False, soft_wrap=True)
