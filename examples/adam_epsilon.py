@@ -1,6 +1,6 @@
-"""Why Adam's ε matters to deep networks with Sep-UP: which numbers it holds back, and whether holding these is enough.
+"""Why Adam's ε matters to deep networks with Sep-UP: numbers that wake late take long steps, and ε shortens them.
 
-python examples/adam_epsilon.py moments    # how small √v̂ is while the network is dead: under a minute
+python examples/adam_epsilon.py waking     # who wakes late, and how far it moves: under a minute
 python examples/adam_epsilon.py arms       # how many of 36 networks train in each arm of docs/rivals.md: an hour a core
 """
 
@@ -24,6 +24,7 @@ from alive.train.fleet.update import BETA1, BETA2, connect
 DATA = moons()
 RATE, EPOCHS, FIRST = 0.01, 5000, 500
 SMALL, LARGE = 1e-7, 1e-5
+YOUNG = 50  # steps after a number's first gradient in which its step is a long one
 PLACES = [*product((80, 100, 120), (10, 15), range(10, 16))]  # depth, width, seed
 
 
@@ -40,6 +41,7 @@ class Going:
         self.order = order_of(self.member, DATA, 0, 1)
         self.log = np.zeros((epochs, len(COLUMNS)), np.float32)
         self.state, self.signal = np.zeros(5, np.int64), np.zeros(2, np.int64)
+        self.woken = np.zeros(self.net.free.size, np.int64)  # the step at which each number had its first gradient
         connect(self.plan, self.net)
 
     def to(self, epoch: int, eps: float | None = None) -> Going:
@@ -59,6 +61,7 @@ class Going:
             self.to(epoch + 1)
             if self.state[EPOCH] == epoch:  # a loss was not finite
                 return
+            self.woken[(self.woken == 0) & (self.net.second_moment > 0)] = self.state[STEP]
             yield before
 
     def put(self, which: NDArray[np.bool_], values: NDArray[np.float32]) -> None:
@@ -73,9 +76,14 @@ class Going:
         return np.sqrt(self.net.second_moment / (1 - BETA2 ** int(self.state[STEP])))
 
     @property
-    def means(self) -> NDArray[np.float32]:
-        """m̂ of every trained number."""
-        return self.net.first_moment / (1 - BETA1 ** int(self.state[STEP]))
+    def ages(self) -> NDArray[np.int64]:
+        """How many steps ago each number woke, counting that one; only of those that `late` names."""
+        return self.state[STEP] - self.woken + 1
+
+    @property
+    def late(self) -> NDArray[np.bool_]:
+        """Which numbers had no gradient in the first step, and have had one since."""
+        return self.woken > 1
 
     @property
     def trains(self) -> bool:
@@ -132,12 +140,32 @@ def held_by_lot(*place: int) -> Going:
     return going.to(EPOCHS)
 
 
-def released(*place: int) -> Going:
-    """The reverse: ε large, but in the first epochs numbers with tiny √v̂ move as far as the small ε lets them."""
+def gentle(*place: int) -> Going:
+    """ε small, but in the first epochs a number that has just woken takes half of each step."""
+    going = Going(*place, SMALL)
+    for before in going.steps(FIRST):
+        going.put(going.late & (going.ages <= YOUNG), (before + going.net.free) / 2)
+    return going.to(EPOCHS)
+
+
+def own_clock(*place: int) -> Going:
+    """ε small, but in the first epochs Adam's corrections count the steps since a number woke."""
+    going = Going(*place, SMALL)
+    for before in going.steps(FIRST):
+        age = np.maximum(going.ages, 1)
+        mean = going.net.first_moment / (1 - BETA1**age)
+        root = np.sqrt(going.net.second_moment / (1 - BETA2**age))
+        going.put(going.late, (before - RATE * mean / (root + SMALL)).astype(np.float32))
+    return going.to(EPOCHS)
+
+
+def rough(*place: int) -> Going:
+    """The reverse: ε large in the first epochs, but a number that has just woken moves as the small one lets it."""
     going = Going(*place, LARGE)
     for before in going.steps(FIRST):
-        roots = going.roots
-        going.put(roots < LARGE, before - np.float32(RATE) * going.means / (roots + np.float32(SMALL)))
+        mean = going.net.first_moment / (1 - BETA1 ** int(going.state[STEP]))
+        moved = before - RATE * mean / (going.roots + SMALL)
+        going.put(going.late & (going.ages <= YOUNG), moved.astype(np.float32))
     return going.to(EPOCHS, SMALL)
 
 
@@ -150,20 +178,27 @@ ARMS: dict[str, Arm] = {
     "small, as Keras has it": like_keras,
     "small, tiny √v̂ held for 500 epochs": held,
     "small, as many held by lot": held_by_lot,
-    "large for 500 epochs but for tiny √v̂, then small": released,
+    "small, half steps for the newly woken in 500 epochs": gentle,
+    "small, corrections by a number's own age in 500 epochs": own_clock,
+    "large for 500 epochs but for the newly woken, then small": rough,
 }
 
 
-def moments() -> None:
-    """Shares of √v̂ below some sizes, and how large the weights have become."""
+def waking() -> None:
+    """How far numbers move in the first 500 steps: those that woke late and just now, and all that are awake."""
     for place in ((80, 10, 10), (100, 10, 11), (100, 15, 12)):
         for eps in (SMALL, LARGE):
-            going = Going(*place, eps)
-            for epoch in (1, 10, 100, 300, 1000):
-                roots = going.to(epoch).roots
-                size = np.sqrt(np.mean(going.net.free**2))
-                print("{}x{} seed {} ".format(*place), end=f"ε {eps:g} epoch {epoch}: ")
-                print(f"{np.mean(roots < 1e-6):.2f} below 1e-6, {np.mean(roots < 1e-5):.2f} below 1e-5, W {size:.3f}")
+            going, new, awake = Going(*place, eps), [], []
+            for before in going.steps(FIRST):
+                moved = np.abs(going.net.free - before) / RATE
+                young = (going.woken > 20) & (going.ages <= YOUNG)
+                new += [moved[young].mean()] if young.any() else []
+                awake.append(np.median(moved[going.woken > 0]))
+            print(
+                f"{place[0]}x{place[1]} seed {place[2]}, ε {eps:g}: {np.mean(going.woken > 20):.0%} woke after step "
+                f"20; in their next {YOUNG} steps they moved {np.mean(new):.2f} of the rate a step; the median of "
+                f"all awake {np.mean(awake):.2f}"
+            )
 
 
 def one(name: str, place: tuple[int, int, int]) -> bool:
@@ -186,4 +221,4 @@ def arms() -> None:
 
 
 if __name__ == "__main__":
-    {"moments": moments, "arms": arms}[sys.argv[1]]()
+    {"waking": waking, "arms": arms}[sys.argv[1]]()

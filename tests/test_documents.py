@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -11,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import yaml
 from documents import (
@@ -34,6 +36,7 @@ from test_typed import typed
 
 import alive
 from alive.experiments.papers import PAPERS
+from alive.train.fleet import train_fleet
 
 READERS = {"toml": tomllib.loads, "json": json.loads, "yaml": yaml.safe_load, "xml": ElementTree.fromstring}
 
@@ -171,3 +174,19 @@ def test_the_example_of_sparse_autoencoders_runs(tmp_path):
         check=True,
     )
     assert re.fullmatch(r"plain, seed 0: \d+ dead, .* on\npenalty, seed 0: \d+ dead, .* on\n", done.stdout)
+
+
+def test_the_example_of_adams_epsilon_goes_step_by_step_as_the_fleet_does(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    example = importlib.import_module("adam_epsilon")
+    whole = train_fleet([example.Going(4, 3, 1, 1e-5, 30).member], example.DATA).members[0]
+    going = example.Going(4, 3, 1, 1e-5, 30)
+    for before in going.steps(20):
+        assert not np.array_equal(before, going.net.free)
+        going.put(going.late, going.net.free)  # nothing changes
+    np.testing.assert_array_equal(going.to(30).log, whole.log)
+    np.testing.assert_array_equal(going.net.free, whole.weights)
+    held = example.Going(4, 3, 1, 1e-5, 30)
+    for before in held.steps(20):
+        held.put(np.ones(before.size, bool), before)
+    assert np.array_equal(held.net.free, example.Going(4, 3, 1, 1e-5, 30).net.free), "nothing has moved"
