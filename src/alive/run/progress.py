@@ -1,8 +1,8 @@
-"""A bar over all cells of a run, in units of their cost, with networks·epochs a second and the time left."""
+"""A bar over all cells of a run, in units of their cost, with its pace and the time left."""
 
 from __future__ import annotations
 
-from ..train.bars import bars
+from ..train.bars import bars, pace
 
 
 class Bar:
@@ -31,7 +31,7 @@ class Bar:
 
     def within(self, cost: float, networks: int, rate: float) -> None:
         """The fleet under way has done so much."""
-        said = f"{self._done + networks}/{self._networks} networks, {rate:,.0f} networks·epochs/s"
+        said = f"{self._done + networks}/{self._networks} networks, {pace(rate)}"
         self._bars.update(self._task, completed=self._base + cost, description=said)
 
 

@@ -25,6 +25,16 @@ def bars(*before: ProgressColumn | str, show: bool | None = None) -> Progress:
     return Progress(*columns, console=console, disable=show is False, speed_estimate_period=RECENT)
 
 
+def pace(rate: float) -> str:
+    """Epochs of all networks a second, or a minute or an hour where they are few.
+
+    >>> pace(1461.2), pace(0.05), pace(0.0004)
+    ('1,461 networks·epochs/s', '3 networks·epochs/min', '1 networks·epochs/h')
+    """
+    unit, many = ("s", rate) if rate >= 1 else ("min", 60 * rate) if 60 * rate >= 1 else ("h", 3600 * rate)
+    return f"{many:,.0f} networks·epochs/{unit}"
+
+
 class Lines(Progress):
     """No bar, but once a minute a line with the share done, what was told last, and the time left."""
 

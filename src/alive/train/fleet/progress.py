@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..bars import bars
+from ..bars import bars, pace
 
 
 class FleetProgress(Protocol):
@@ -37,7 +37,7 @@ class _Bar:
         self._bars.start()
 
     def update(self, members: int, epochs: int, rate: float) -> None:
-        told = f"{members}/{self._members} networks, {rate:,.0f} networks·epochs/s"
+        told = f"{members}/{self._members} networks, {pace(rate)}"
         self._bars.update(self._task, completed=epochs, description=told)
 
     def close(self) -> None:
