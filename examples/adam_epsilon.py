@@ -144,7 +144,7 @@ def gentle(*place: int) -> Going:
     """ε small, but in the first epochs a number that has just woken takes half of each step."""
     going = Going(*place, SMALL)
     for before in going.steps(FIRST):
-        going.put(going.late & (going.ages <= YOUNG), (before + going.net.free) / 2)
+        going.put(going.late & (going.ages <= YOUNG), before + np.float32(0.5) * (going.net.free - before))
     return going.to(EPOCHS)
 
 
