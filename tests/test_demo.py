@@ -20,7 +20,7 @@ from alive.report.moons import NOTES, answer
 from alive.report.save import save_figure
 from alive.run import Store, run
 from alive.train import task_loss
-from alive.train.fleet import train_fleet
+from alive.train.fleet import train_supply
 
 DEMO, TABLE1 = EXPERIMENTS["demo"], EXPERIMENTS["001-T1"]
 METHODS = ["ReLU", "ReLU+BN", "Sep-P", "Sep-U", "Sep-UP", "ReLU, mirrored"]
@@ -82,26 +82,38 @@ def test_over_ten_seeds_relu_stays_at_chance_and_the_cures_do_not(tmp_path):
     assert {measured.n for measured in found.values()} == {10}
 
 
+class Watched:
+    """A supply that hands out another's members and counts those that end; Ctrl-C may come with the first of them."""
+
+    def __init__(self, supply, *, unplugged):
+        self.supply, self.unplugged, self.finished = supply, unplugged, 0
+
+    def more(self):
+        return self.supply.more()
+
+    def ended(self, some):
+        self.supply.ended(some)
+        self.finished += sum(each.result.finished for each in some)
+        if self.unplugged:
+            self.unplugged = False
+            raise KeyboardInterrupt
+
+
 def test_an_interrupted_demo_goes_on_and_repeats_nothing(alive, monkeypatch):
-    trained = []
+    runs = []
 
-    def pull_the_plug(members, data, **options):
-        done = train_fleet(members[:2], data)
-        broken = [replace(done.members[0], member=member, stopped="interrupted") for member in members[2:]]
-        return replace(done, members=(*done.members, *broken), interrupted=True)
+    def watched(supply, data, **options):
+        runs.append(Watched(supply, unplugged=not runs))
+        return train_supply(runs[-1], data, **options)
 
-    def count(members, data, **options):
-        trained.extend(members)
-        return train_fleet(members, data, **options)
-
-    monkeypatch.setattr("alive.train.engines.train_fleet", pull_the_plug)
+    monkeypatch.setattr("alive.run.work.train_supply", watched)
     code, out, err = alive("demo", "--threads", 2)
     assert (code, out) == (130, "")
     assert "the same command goes on from there" in err
-    monkeypatch.setattr("alive.train.engines.train_fleet", count)
     code, out, err = alive("demo")
     assert code == 0
-    assert len(trained) == 4
+    assert [0 < each.finished < 6 for each in runs] == [True, True]
+    assert sum(each.finished for each in runs) == 6
     assert out.splitlines()[-1] == "alive-demo/results.json"
     assert "6 networks: about 10 seconds" in err
 

@@ -171,16 +171,19 @@ class Store:
                 "DELETE FROM claims WHERE host = ? AND pid = ? AND birth = ?", (owner.host, owner.pid, owner.birth)
             )
 
-    def write(self, rows: Sequence[Row], *, seconds: float, on: dict[str, str | int] | None = None) -> None:
-        """Add finished rows, each of which took so many seconds; a row that is there already stays as it is.
+    def write(
+        self, rows: Sequence[Row], *, seconds: float | Sequence[float], on: dict[str, str | int] | None = None
+    ) -> None:
+        """Add finished rows, and how many seconds each took; a row that is there already stays as it is.
 
         `on` is the hardware that made them, by default that of this process.
         """
         made, where, now = canonical(versions()), canonical(on or hardware()), time.time()
+        each = seconds if isinstance(seconds, Sequence) else [seconds] * len(rows)
         with self._transaction() as db:
-            for row in rows:
+            for row, took in zip(rows, each, strict=True):
                 key, settings, result = row.cell.key, canonical(row.cell.settings), canonical(row.result)
-                values = (key, settings, row.member.seed, result, row.weights, made, where, float(seconds), now)
+                values = (key, settings, row.member.seed, result, row.weights, made, where, float(took), now)
                 if db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values).rowcount:
                     write_sum(db, key, values)
                 db.execute("DELETE FROM claims WHERE key = ?", (key,))

@@ -11,7 +11,7 @@ from test_conv_twin import expect_same, images, made
 from alive.data import Augment, moons
 from alive.errors import AliveError
 from alive.experiments import Cell
-from alive.train.fleet import Member, fleet, train_fleet
+from alive.train.fleet import Member, crew, train_fleet
 
 COLOURED = images(channels=3)
 MOVED = made("Sep-UP", augment=Augment(crop=2), optimiser="sgd", lr=0.02)
@@ -63,7 +63,7 @@ def test_however_far_moves_are_laid_out_ahead_they_are_the_same(monkeypatch: pyt
     member = replace(MOVED, shuffle=shuffle)
     whole = train_fleet([member], COLOURED, threads=1).members[0]
     for ahead in (1, 3 * len(COLOURED.train_y)):  # an epoch at a time, and three
-        monkeypatch.setattr(fleet, "ORDERS", ahead)
+        monkeypatch.setattr(crew, "ORDERS", ahead)
         parts = train_fleet([member], COLOURED, threads=1).members[0]
         np.testing.assert_array_equal(parts.log, whole.log)
         np.testing.assert_array_equal(parts.weights, whole.weights)

@@ -12,7 +12,18 @@ import torch
 from alive.data import moons, tensors
 from alive.errors import AliveError
 from alive.penalties import Schedule
-from alive.train.fleet import MAX_WIDTH, METHODS, EpochHealth, Fade, Gate, LrSchedule, Member, fleet_bar, train_fleet
+from alive.train.fleet import (
+    MAX_WIDTH,
+    METHODS,
+    EpochHealth,
+    Fade,
+    Gate,
+    LrSchedule,
+    Member,
+    fleet_bar,
+    train_fleet,
+    train_supply,
+)
 
 MOONS = moons()
 
@@ -52,6 +63,49 @@ def test_results_depend_neither_on_threads_nor_on_company() -> None:
             np.testing.assert_array_equal(results[0].log, other.log)
             np.testing.assert_array_equal(results[0].weights, other.weights)
             assert results[0].member == other.member
+
+
+class OneByOne:
+    """Hands out one member at a time, and keeps what it is told."""
+
+    def __init__(self, members: list[Member]) -> None:
+        self.left, self.told = list(members), []  # type: ignore[var-annotated]
+
+    def more(self) -> list[Member]:
+        some, self.left = self.left[:1], self.left[1:]
+        return some
+
+    def ended(self, some) -> None:  # type: ignore[no-untyped-def]
+        self.told += some
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("threads", [1, 3])
+def test_handed_out_one_by_one_members_become_what_they_become_together(threads: int) -> None:
+    fleet = mixed()
+    supply, watcher = OneByOne(fleet), Watcher()
+    assert not train_supply(supply, MOONS, threads=threads, progress=watcher)
+    assert sorted(each.number for each in supply.told) == list(range(len(fleet)))
+    together = train_fleet(fleet, MOONS, threads=1).members
+    for number, result, seconds in supply.told:
+        np.testing.assert_array_equal(result.log, together[number].log)
+        np.testing.assert_array_equal(result.weights, together[number].weights)
+        assert seconds > 0
+    assert watcher.told[-1] == (len(fleet), sum(member.epochs for member in fleet))
+    assert watcher.closed == 1
+
+
+def test_no_core_waits_for_a_long_member_while_there_are_others() -> None:
+    supply = OneByOne([Member(50, 4, epochs=30_000), *(Member(2, 2, seed=seed, epochs=5) for seed in range(6))])
+    train_supply(supply, MOONS, threads=2, record_every=100)
+    assert [each.number for each in supply.told] == [1, 2, 3, 4, 5, 6, 0]
+
+
+def test_ctrl_c_tells_of_those_that_ended_and_asks_for_no_more() -> None:
+    supply = OneByOne([Member(2, 2, epochs=5), Member(50, 4, epochs=200_000), Member(2, 2, epochs=5)])
+    assert train_supply(supply, MOONS, threads=1, record_every=1000, progress=Watcher(interrupt=True))
+    assert [each.number for each in supply.told if each.result.finished] == [0]
+    assert len(supply.left) == 1
 
 
 def test_a_member_that_breaks_is_frozen_and_hurts_nobody() -> None:

@@ -3,6 +3,7 @@
 from ..result import EpochHealth
 from ..settings import LrSchedule
 from .chance import mask
+from .crew import Ended, train_supply
 from .fleet import expect_fit, train_fleet
 from .member import MAX_WIDTH, METHODS, Fade, Gate, Member
 from .progress import FleetProgress, fleet_bar
@@ -10,6 +11,7 @@ from .progress import FleetProgress, fleet_bar
 __all__ = [
     "MAX_WIDTH",
     "METHODS",
+    "Ended",
     "EpochHealth",
     "Fade",
     "FleetProgress",
@@ -20,4 +22,5 @@ __all__ = [
     "fleet_bar",
     "mask",
     "train_fleet",
+    "train_supply",
 ]

@@ -38,6 +38,11 @@ class MemberResult:
     alpha: Floats
 
     @property
+    def finished(self) -> bool:
+        """Whether it has ended, well or not; otherwise it was interrupted."""
+        return not (self.stopped or "").startswith("interrupted")
+
+    @property
     def rows(self) -> tuple[EpochHealth, ...]:
         """All recorded epochs."""
         return tuple(self._row(values) for values in self.log)
@@ -112,7 +117,7 @@ class FleetResult:
     @property
     def finished(self) -> tuple[MemberResult, ...]:
         """The members that have ended, well or not."""
-        return tuple(result for result in self.members if not (result.stopped or "").startswith("interrupted"))
+        return tuple(result for result in self.members if result.finished)
 
 
 def restored(member: Member, flat: Floats, norms: int, data: Data) -> nn.Module:
