@@ -10,8 +10,11 @@ from ..spec import Claim, Experiment, Figure, Measure
 from .atlas import wins
 
 DATA = "mnist-14"  # averaged to 14x14, a quarter of the work
-DEPTHS, QUICK_DEPTHS = (4, 28, 60), (4, 28)
-WIDTHS, QUICK_WIDTHS = (4, 8), (4,)
+PLACES = {
+    "quick": ((4, 4), (28, 4)),
+    "middle": ((4, 4), (28, 4), (60, 4), (4, 8), (28, 8)),  # 60 layers of 8 channels take as long as all of these
+    "paper": ((4, 4), (28, 4), (60, 4), (4, 8), (28, 8), (60, 8)),
+}  # depths and widths
 RATES = (1e-3, 3e-4)  # every method may choose the better of the two, at every depth and width
 WEIGHT, LIGHT = 1e-3, 1e-5  # of the penalty from Glorot's start, and from those that are alive
 METHODS = (
@@ -44,13 +47,11 @@ def _members(depth: int, width: int, seed: int, epochs: int) -> list[Member]:
 
 
 def _grid(scale: str, architecture: str, seed: int) -> list[Cell]:
-    quick = scale == "quick"
     points, test_points = IMAGES[scale]
     return [
         Cell(member, DATA, points=points, test_points=test_points)
-        for depth in (QUICK_DEPTHS if quick else DEPTHS)
-        for width in (QUICK_WIDTHS if quick else WIDTHS)
-        for member in _members(depth, width, seed, 4 if quick else 10)
+        for depth, width in PLACES[scale]
+        for member in _members(depth, width, seed, 4 if scale == "quick" else 10)
     ]
 
 
