@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -190,3 +191,16 @@ def test_the_example_of_adams_epsilon_goes_step_by_step_as_the_fleet_does(monkey
     for before in held.steps(20):
         held.put(np.ones(before.size, bool), before)
     assert np.array_equal(held.net.free, example.Going(4, 3, 1, 1e-5, 30).net.free), "nothing has moved"
+
+
+def test_the_example_of_needed_layers_counts_them_and_finds_its_network_again(monkeypatch, tmp_path):
+    """On digits, which every machine has."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    example = importlib.import_module("needed_layers")
+    cell = replace(example.wanted(12, 1), data="digits", points=500, test_points=100)
+    row = example.trained(cell, tmp_path / "s.sqlite")
+    assert example.trained(cell, tmp_path / "s.sqlite").weights == row.weights
+    accuracy, needed, thirds, _ = example.told(row).splitlines()
+    assert accuracy == f"best test accuracy {row.best_test:.4f}"
+    count = int(re.match(r"(\d+) of 11 layers are needed", needed)[1])
+    assert sum(map(int, re.findall(r"\d+", thirds))) == count
