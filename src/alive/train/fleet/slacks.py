@@ -11,6 +11,7 @@ from .compiled import joined, kernel
 from .lanes import (
     WIDTH,
     add,
+    any_set,
     div,
     entry,
     fma,
@@ -157,24 +158,32 @@ def pull_rows(g, z, aim):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def forces(plan, top, bottom, on, off, weight):  # type: ignore[no-untyped-def]
+    """What the slacks of sixteen points add at each of their extremes, which so many entries attain."""
+    one, zero = full(1), full(0)
+    s = slack_lanes(top, bottom, plan)
+    slope = add(s, s) if plan.squared else one
+    up, down = mul(full(-plan.plus * weight), slope), mul(full(plan.minus * weight), slope)
+    if any_set(sub(on, one)) or any_set(sub(off, one)):  # ties are rare, and divisions slow
+        up, down = div(up, on), div(down, off)
+    return where_less(top, one, up, zero), where_less(full(-1), bottom, down, zero)
+
+
+@kernel
 def pull_points(g, z, top, bottom, plan, weight):  # type: ignore[no-untyped-def]
     """Add the pull of each point's slack to the units that are its extremes, position by position."""
     width, zero, one = z.shape[0] // top.shape[0], full(0), full(1)
-    plus, minus = full(-plan.plus * weight), full(plan.minus * weight)
     for p in range(top.shape[0]):
         for n in range(0, z.shape[1], WIDTH):
             t, b = load(top, p, n), load(bottom, p, n)
-            s = slack_lanes(t, b, plan)
-            if not largest(s) > ZERO:
+            if not largest(slack_lanes(t, b, plan)) > ZERO:
                 continue
             on, off = zero, zero
             for j in range(p * width, (p + 1) * width):
                 v = load(z, j, n)
                 on = add(on, where_equal(v, t, one, zero))
                 off = add(off, where_equal(v, b, one, zero))
-            slope = add(s, s) if plan.squared else one
-            up = where_less(t, one, div(mul(plus, slope), on), zero)
-            down = where_less(full(-1), b, div(mul(minus, slope), off), zero)
+            up, down = forces(plan, t, b, on, off, weight)
             for j in range(p * width, (p + 1) * width):
                 v = load(z, j, n)
                 pulled = add(load(g, j, n), where_equal(v, t, up, zero))

@@ -28,8 +28,11 @@ class Maps(NamedTuple):
     pooled_slope: Floats  # [C, B]
     logits: Floats  # [outputs, B]
     answer: Floats  # [outputs, 16] of an evaluation
-    row_top: Floats  # [C · side, 16] extremes of each row of a channel in each image of one block
+    row_top: Floats  # [C · side, 16] extremes of each row of a channel in each image of one block; by position of each
+    # place of one row of a channel over the blocks so far
     row_bottom: Floats
+    row_on: Floats  # [C · side, 16] by position: how many images attain them
+    row_off: Floats
     lane_top: Floats  # [D, C, 16] extremes of each channel in each image of one block
     lane_bottom: Floats
     unit_top: Floats  # [D, units], a unit being a channel, or one at a position
@@ -44,7 +47,7 @@ class Maps(NamedTuple):
     real: Floats  # [1, B] one for an image of the batch, zero in the padding
     aim: Floats  # [D, 4, units] of the penalty: which values each unit looks for, and what it adds there
     layer_aim: Floats  # [D, 4, C]
-    ties: Floats  # [2, C] how many entries attain what their channel looks for
+    ties: Floats  # [1, 2, C] how many entries attain what their channel looks for; by position [D, 2, units]
     noted: Floats  # [D, blocks, C · side², 16] pre-activations that may be extremes of their channel or image
     places: NDArray[np.int32]  # [D, blocks, C · side², 2] where they lie: channel, and where in its map
     notes: NDArray[np.int64]  # [D, blocks] how many of them
@@ -104,6 +107,8 @@ def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
         "answer": (sizes.outputs, WIDTH),
         "row_top": (C * sizes.side, WIDTH),
         "row_bottom": (C * sizes.side, WIDTH),
+        "row_on": (C * sizes.side if kept else 0, WIDTH),
+        "row_off": (C * sizes.side if kept else 0, WIDTH),
         "lane_top": (D, C, WIDTH),
         "lane_bottom": (D, C, WIDTH),
         "unit_top": (D, units),
@@ -118,7 +123,7 @@ def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
         "real": (1, B),
         "aim": (asked, 4, units),
         "layer_aim": (D if sizes.layer else 0, 4, C),
-        "ties": (2, C),
+        "ties": (D if kept else 1, 2, units),
         "noted": (*noted, C * area, WIDTH),
         "places": (*noted, C * area, 2),
         "notes": noted,

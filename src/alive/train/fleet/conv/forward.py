@@ -11,8 +11,9 @@ from ..task import right
 from .head import head, head_of_block
 from .images import load_images
 from .norm import normalise
+from .positions import position_ends
 from .products import KEEP, MEASURE, RELU, convolve
-from .slacks import fold_rows, note, position_ends
+from .slacks import fold_rows, note
 
 ZERO, ONE = np.float32(0), np.float32(1)
 INF = np.float32(np.inf)

@@ -1,8 +1,7 @@
-"""Extremes of maps, and the pull of their slacks: a unit is a channel, or a channel at a position.
+"""Extremes of maps, and the pull of their slacks: a unit is a channel over its whole map.
 
 Extremes that miss a margin are looked for in the rows that attain them, while the map is still in the cache; so that
-all that is kept of it, beside what the next layer reads, are these few. Where each position counts by itself every
-entry may be one, and whole maps are kept.
+all that is kept of it, beside what the next layer reads, are these few.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from ..compiled import kernel
 from ..lanes import (
     WIDTH,
     add,
-    div,
     full,
     intrinsic,
     largest,
@@ -33,7 +31,8 @@ from ..lanes import (
     where_equal,
     where_less,
 )
-from ..slacks import LAYER, ONE, UNITS, ZERO, aim_at, ends, slack_lanes
+from ..slacks import LAYER, ONE, UNITS, ZERO, aim_at, ends, forces, slack_lanes
+from .positions import aim_positions, pull_positions
 
 INF = np.float32(np.inf)
 
@@ -141,36 +140,11 @@ def note(plan, s, level, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def position_ends(plan, s, blocks):  # type: ignore[no-untyped-def]
-    """Extremes of each channel at each position over the images, and of each image at each position over channels."""
-    side, reach, channels = plan.side, plan.taps // 2, s.z.shape[2]
-    pitch, area = side + 2 * reach, plan.side * plan.side
-    for level in range(s.z.shape[0]):
-        for p in range(area):
-            n = ((p // side + reach) * pitch + p % side + reach) * WIDTH
-            for c in range(channels):
-                high = load(s.z[level, 0], c, n)
-                low = high
-                for b in range(1, blocks):
-                    v = load(s.z[level, b], c, n)
-                    high, low = most(v, high), least(v, low)
-                s.unit_top[level, c * area + p], s.unit_bottom[level, c * area + p] = largest(high), smallest(low)
-            for b in range(blocks):
-                z = s.z[level, b]
-                high = load(z, 0, n)
-                low = high
-                for c in range(1, channels):
-                    v = load(z, c, n)
-                    high, low = most(v, high), least(v, low)
-                store(s.point_top[level], p, b * WIDTH, high)
-                store(s.point_bottom[level], p, b * WIDTH, low)
-
-
-@kernel
 def count_ties(s, level, aims, blocks):  # type: ignore[no-untyped-def]
     """How many entries of each channel have the values it looks for, in real images; a block's are noted in order."""
     zero = full(0)
-    s.ties[:] = ZERO
+    ties = s.ties[0]
+    ties[:] = ZERO
     for b in range(blocks):
         real, noted, places, count, i = (
             load(s.real, 0, b * WIDTH),
@@ -186,19 +160,8 @@ def count_ties(s, level, aims, blocks):  # type: ignore[no-untyped-def]
                 v = load(noted, i, 0)
                 on, off = add(on, where_equal(v, high, real, zero)), add(off, where_equal(v, low, real, zero))
                 i += 1
-            s.ties[0, c] += total(on)
-            s.ties[1, c] += total(off)
-
-
-@kernel
-def ties_at_position(s, level, c, n, high, low, blocks):  # type: ignore[no-untyped-def]
-    """How many images have the one value, and the other, in one channel at one position."""
-    h, e, zero = full(high), full(low), full(0)
-    on, off = zero, zero
-    for b in range(blocks):
-        v, real = load(s.z[level, b], c, n), load(s.real, 0, b * WIDTH)
-        on, off = add(on, where_equal(v, h, real, zero)), add(off, where_equal(v, e, real, zero))
-    return total(on), total(off)
+            ties[0, c] += total(on)
+            ties[1, c] += total(off)
 
 
 @kernel
@@ -208,22 +171,7 @@ def aim_channels(plan, s, level, weight, blocks):  # type: ignore[no-untyped-def
     aims[0], aims[1] = s.unit_top[level], s.unit_bottom[level]
     count_ties(s, level, aims, blocks)
     for c in range(aims.shape[1]):
-        aim_at(aims, c, aims[0, c], aims[1, c], s.ties[0, c], s.ties[1, c], plan, weight)
-
-
-@kernel
-def aim_positions(plan, s, level, weight, blocks):  # type: ignore[no-untyped-def]
-    """Aim every channel at each position at its own extremes."""
-    side, reach, area = plan.side, plan.taps // 2, plan.side * plan.side
-    pitch = side + 2 * reach
-    for j in range(s.unit_top.shape[1]):
-        high, low = s.unit_top[level, j], s.unit_bottom[level, j]
-        on, off = ONE, ONE
-        if high < ONE or low > -ONE:
-            c, p = j // area, j % area
-            n = ((p // side + reach) * pitch + p % side + reach) * WIDTH
-            on, off = ties_at_position(s, level, c, n, high, low, blocks)
-        aim_at(s.aim[level], j, high, low, on, off, plan, weight)
+        aim_at(aims, c, aims[0, c], aims[1, c], s.ties[0, 0, c], s.ties[0, 1, c], plan, weight)
 
 
 @kernel
@@ -233,7 +181,7 @@ def aim_layer(plan, s, level, weight, blocks):  # type: ignore[no-untyped-def]
     high, low = ends(s.unit_top[level], s.unit_bottom[level])
     aims[0], aims[1] = high, low
     count_ties(s, level, aims, blocks)
-    on, off = s.ties[0].sum(), s.ties[1].sum()
+    on, off = s.ties[0, 0].sum(), s.ties[0, 1].sum()
     for c in range(aims.shape[1]):
         aim_at(aims, c, high, low, on, off, plan, weight)
 
@@ -246,7 +194,7 @@ def aim(plan, share, s, weight, blocks, count):  # type: ignore[no-untyped-def]
         if not (plan.units and count * plan.unit_values > 1):
             s.aim[level, 2:] = ZERO
         elif plan.by_position:
-            aim_positions(plan, s, level, by_unit, blocks)
+            aim_positions(plan, s, level, by_unit)
         else:
             aim_channels(plan, s, level, by_unit, blocks)
         if plan.layer and count * plan.layer_values > 1:
@@ -266,45 +214,19 @@ def pull_channels(s, level, b, aims, g):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pull_positions(plan, s, level, b, g):  # type: ignore[no-untyped-def]
-    """The same where each position is a unit of its own."""
-    side, reach, area, zero = plan.side, plan.taps // 2, plan.side * plan.side, full(0)
-    pitch, real, z, aim = side + 2 * reach, load(s.real, 0, b * WIDTH), s.z[level, b], s.aim[level]
-    for c in range(g.shape[0]):
-        for p in range(area):
-            j = c * area + p
-            if aim[2, j] == ZERO and aim[3, j] == ZERO:
-                continue
-            n = ((p // side + reach) * pitch + p % side + reach) * WIDTH
-            v = load(z, c, n)
-            high = where_equal(v, full(aim[0, j]), mul(full(aim[2, j]), real), zero)
-            low = where_equal(v, full(aim[1, j]), mul(full(aim[3, j]), real), zero)
-            store(g, c, n, add(load(g, c, n), add(high, low)))
-
-
-@kernel
-def forces(plan, top, bottom, on, off, real, weight):  # type: ignore[no-untyped-def]
-    """What the slacks of sixteen points add at each of their extremes."""
-    one, zero = full(1), full(0)
-    s = slack_lanes(top, bottom, plan)
-    slope = add(s, s) if plan.squared else one
-    up = where_less(top, one, div(mul(full(-plan.plus * weight), slope), on), zero)
-    down = where_less(full(-1), bottom, div(mul(full(plan.minus * weight), slope), off), zero)
-    return mul(up, real), mul(down, real)
-
-
-@kernel
 def pull_images(plan, s, level, b, weight, g):  # type: ignore[no-untyped-def]
     """Add the pull of each image's slack to the noted entries that are its extremes, wherever they lie."""
     top, bottom = load(s.point_top[level], 0, b * WIDTH), load(s.point_bottom[level], 0, b * WIDTH)
     if not largest(slack_lanes(top, bottom, plan)) > ZERO:
         return
     one, zero, noted, places = full(1), full(0), s.noted[level, b], s.places[level, b]
+    real = load(s.real, 0, b * WIDTH)
     on, off = zero, zero
     for i in range(s.notes[level, b]):
         v = load(noted, i, 0)
         on, off = add(on, where_equal(v, top, one, zero)), add(off, where_equal(v, bottom, one, zero))
-    up, down = forces(plan, top, bottom, on, off, load(s.real, 0, b * WIDTH), weight)
+    up, down = forces(plan, top, bottom, on, off, weight)
+    up, down = mul(up, real), mul(down, real)
     for i in range(s.notes[level, b]):
         c, n = places[i, 0], places[i, 1]
         v = load(noted, i, 0)
@@ -313,36 +235,14 @@ def pull_images(plan, s, level, b, weight, g):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pull_images_at_positions(plan, s, level, b, weight, g):  # type: ignore[no-untyped-def]
-    """The same where each position of an image is a point of its own."""
-    side, reach, one, zero, z = plan.side, plan.taps // 2, full(1), full(0), s.z[level, b]
-    pitch, real = side + 2 * reach, load(s.real, 0, b * WIDTH)
-    for p in range(side * side):
-        top, bottom = load(s.point_top[level], p, b * WIDTH), load(s.point_bottom[level], p, b * WIDTH)
-        if not largest(slack_lanes(top, bottom, plan)) > ZERO:
-            continue
-        n = ((p // side + reach) * pitch + p % side + reach) * WIDTH
-        on, off = zero, zero
-        for c in range(g.shape[0]):
-            v = load(z, c, n)
-            on, off = add(on, where_equal(v, top, one, zero)), add(off, where_equal(v, bottom, one, zero))
-        up, down = forces(plan, top, bottom, on, off, real, weight)
-        for c in range(g.shape[0]):
-            v = load(z, c, n)
-            pulled = add(load(g, c, n), where_equal(v, top, up, zero))
-            store(g, c, n, add(pulled, where_equal(v, bottom, down, zero)))
-
-
-@kernel
 def pull(plan, s, level, b, g, by_point):  # type: ignore[no-untyped-def]
     """Add the gradient of the penalty in the pre-activations of one layer and block."""
-    if plan.units and plan.by_position:
-        pull_positions(plan, s, level, b, g)
-    elif plan.units:
+    if plan.keep:
+        pull_positions(plan, s, level, b, by_point, g)
+        return
+    if plan.units:
         pull_channels(s, level, b, s.aim[level], g)
     if plan.layer:
         pull_channels(s, level, b, s.layer_aim[level], g)
-    if plan.points and plan.by_position and plan.point_values > 1:
-        pull_images_at_positions(plan, s, level, b, by_point, g)
-    elif plan.points and not plan.by_position:
+    if plan.points:
         pull_images(plan, s, level, b, by_point, g)
