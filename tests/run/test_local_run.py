@@ -200,16 +200,21 @@ def test_the_bar_never_goes_back_and_ends_at_all_that_there_is(tmp_path):
     class Told(Bar):
         def __init__(self):
             super().__init__(show=False)
-            self.begun, self.seen = [], []
+            self.begun, self.seen, self.said = [], [], []
 
         def begin(self, networks, total, base, done):
             super().begin(networks, total, base, done)
             self.begun.append((networks, total, base, done))
+            self.tell()
 
         def within(self, cost, networks, rate):
             super().within(cost, networks, rate)
             *_, base, done = self.begun[-1]
             self.seen.append((base + cost, done + networks))
+            self.tell()
+
+        def tell(self):
+            self.said.append(int(self._bars.tasks[0].description.split("/")[0]))
 
     costly = [Cell(Member(60, 8, seed=seed, epochs=2000)) for seed in range(3)]
     cheap = [Cell(Member(1, 1, seed=seed, epochs=3000)) for seed in range(60)]
@@ -220,6 +225,8 @@ def test_the_bar_never_goes_back_and_ends_at_all_that_there_is(tmp_path):
     assert min(after) > 0.99 * 2 * costly[0].cost
     assert bar.begun[-1] == (63, pytest.approx(total), pytest.approx(total), 63)
     assert all(cost <= total * 1.001 for cost, _ in bar.seen)
+    assert bar.said == sorted(bar.said)
+    assert bar.said[-1] == 63
 
 
 def test_a_network_that_breaks_is_a_finished_row(tmp_path):

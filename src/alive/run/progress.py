@@ -12,6 +12,7 @@ class Bar:
         self._bars = bars(show=show)
         self._task = self._bars.add_task("", total=None)
         self._base, self._done, self._networks, self._shown = 0.0, 0, 0, 0.0
+        self._ended = 0  # networks of the fleet under way that have ended
 
     def __enter__(self) -> Bar:
         self._bars.start()
@@ -24,7 +25,8 @@ class Bar:
         """So many networks, of which `done` are stored; their costs likewise."""
         self._networks, self._base, self._done = networks, base, done
         self._shown = max(self._shown, base)  # a step back and forth again would count as work, and hurry the time left
-        self._bars.update(self._task, total=total, completed=self._shown, description=f"{done}/{networks} networks")
+        said = f"{done + self._ended}/{networks} networks"
+        self._bars.update(self._task, total=total, completed=self._shown, description=said)
 
     def say(self, text: str) -> None:
         """One line above the bar."""
@@ -32,9 +34,14 @@ class Bar:
 
     def within(self, cost: float, networks: int, rate: float) -> None:
         """The fleet under way has done so much."""
+        self._ended = networks
         said = f"{self._done + networks}/{self._networks} networks, {pace(rate)}"
         self._shown = max(self._shown, self._base + cost)
         self._bars.update(self._task, completed=self._shown, description=said)
+
+    def over(self) -> None:
+        """No fleet is under way any more."""
+        self._ended = 0
 
 
 class Share:
@@ -64,3 +71,4 @@ class Share:
 
     def close(self) -> None:
         """The bar goes on with the next fleet."""
+        self._bar.over()
