@@ -136,7 +136,7 @@ def test_experiments_share_cells():
 def test_rivals_are_compared_with_the_very_networks_of_the_atlas():
     rivals, atlas = ({cell.key for cell in EXPERIMENTS[name].cells("paper")} for name in ("rivals", "atlas"))
     assert len(rivals & atlas) == 7 * 2 * 6  # methods, rates, places
-    assert len(rivals) == (7 + 11) * 2 * 6
+    assert len(rivals) == (7 + 12) * 2 * 6
 
 
 def test_bad_requests_are_refused():

@@ -18,7 +18,7 @@ OF_THE_ATLAS = (
     *("ReLU", "ReLU+BN", "Sep-UP", "Residual", "Residual+BN"),
     *("ReLU, mirrored", "Sep-UP, mirrored"),
 )
-STARTS = ("kaiming", "orthogonal", "lsuv", "deterministic", "looks-linear")
+STARTS = ("kaiming", "orthogonal", "mean-orthogonal", "lsuv", "deterministic", "looks-linear")
 PENALISED = ("deterministic", "looks-linear")
 BLOCKS = (
     ("CReLU", "looks-linear"),
