@@ -36,7 +36,9 @@ from documents import (
 from test_typed import typed
 
 import alive
+from alive.experiments import EXPERIMENTS
 from alive.experiments.papers import PAPERS
+from alive.run import Store, run
 from alive.train.fleet import train_fleet
 
 READERS = {"toml": tomllib.loads, "json": json.loads, "yaml": yaml.safe_load, "xml": ElementTree.fromstring}
@@ -107,6 +109,17 @@ def test_the_gallery_shows_what_its_code_draws(block, tmp_path, monkeypatch):
     assert abs(again - shown).mean() < 0.02
     text = (DOCS / "gallery.md").read_text()
     assert f"(gallery/{drawn.name})" in text[block.span[1] :].split("```")[1]  # right below
+
+
+@pytest.mark.parametrize(
+    "block", [each for each in blocks_in("python") if "alive.sqlite" in each.code], ids=attrgetter("name")
+)
+def test_code_that_reads_a_store_is_run_beside_one(block, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with Store(Path("alive.sqlite")) as store:
+        run(EXPERIMENTS["001-T1"].cells(), store, threads=1)
+    exec(compile(block.code, block.name, "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out
 
 
 @pytest.mark.contract
