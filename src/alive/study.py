@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from .run.rows import write_table
 
 WHERE = ("local", "ray")
 OWN = "Show your own in Python: alive.study.report(store, folder, experiments=[yours])"
-COLOURS = {"reproduced": "green", "differs": "red", "not run": "dim"}
+COLOURS = {"reproduced": "green", "differs": "red", "partial": "dim", "not run": "dim"}
 
 
 def reproduce(
@@ -37,11 +37,16 @@ def reproduce(
     scale: str,
     architecture: str,
     path: Path,
+    depths: Collection[int] = (),
+    widths: Collection[int] = (),
     threads: int | None = None,
     on: str = "local",
     address: str | None = None,
 ) -> Iterator[Part]:
-    """Run experiments one after the other into the store; all names are checked before the first begins."""
+    """Run experiments one after the other into the store; all names are checked before the first begins.
+
+    Given depths or widths, only networks of these are trained; what else there is to an experiment stays undone.
+    """
     expect_one_of("place to run", on, WHERE)
     expect(
         [
@@ -51,17 +56,34 @@ def reproduce(
     )
     for name in names:
         expect_one_of("experiment", name, EXPERIMENTS)
-        EXPERIMENTS[name].cells(scale, seeds=seeds, architecture=architecture)
+        _some_of(name, EXPERIMENTS[name].cells(scale, seeds=seeds, architecture=architecture), depths, widths)
     for name in names:
         cells = EXPERIMENTS[name].cells(scale, seeds=seeds, architecture=architecture)
+        wanted = _some_of(name, cells, depths, widths)
         with Store(path) as store:
             store.check()
             store.ask(Run(name, scale, architecture, seeds))
             if on == "ray":
-                run_on_ray(cells, store, address=address, threads=threads, bar=Bar())
+                run_on_ray(wanted, store, address=address, threads=threads, bar=Bar())
             else:
-                run(cells, store, threads=threads, bar=Bar())
+                run(wanted, store, threads=threads, bar=Bar())
             yield Part(EXPERIMENTS[name], scale, architecture, seeds, store.rows(cells), len(cells))
+
+
+def _some_of(name: str, cells: list[Cell], depths: Collection[int], widths: Collection[int]) -> list[Cell]:
+    """The cells of these depths and widths; of all, where none is named."""
+    for what, asked in (("depth", depths), ("width", widths)):
+        there = sorted({getattr(cell.member, what) for cell in cells})
+        for each in asked:
+            choice = ", ".join(map(str, there))
+            expect([(each in there, f"{name} has no networks of {what} {each} at this scale; there are {choice}")])
+    some = [
+        cell
+        for cell in cells
+        if (not depths or cell.member.depth in depths) and (not widths or cell.member.width in widths)
+    ]
+    expect([(bool(some), f"{name} has no networks of these depths that have one of these widths")])
+    return some
 
 
 def report(path: Path, folder: Path, *, experiments: Sequence[Experiment] = ()) -> list[Path]:
@@ -148,6 +170,8 @@ def table(part: Part) -> Table:
         n = str(judged.measured.n if judged.measured else 0)
         verdict = f"[{COLOURS[judged.verdict]}]{judged.verdict}[/]"
         grid.add_row(judged.claim.sentence, judged.published, judged.ours, n, verdict)
+    if not part.complete:
+        grid.caption = f"{len(part.rows):,} of {part.asked:,} networks; claims are judged when all are there"
     return grid
 
 

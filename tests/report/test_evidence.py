@@ -230,8 +230,8 @@ def test_more_seeds_that_are_half_done_leave_the_complete_ones(alive, tmp_path):
     with Store(tmp_path / "alive.sqlite") as store:
         store.ask(Run("001-T1", "quick", "dense", 3))
     partial, whole = _sources([tmp_path / "alive.sqlite"])
-    assert (len(partial.part.rows), partial.part.asked, partial.complete) == (5, 15, False)
-    assert (whole.part.seeds, whole.complete, len(whole.numbers)) == (1, True, 10)
+    assert (len(partial.part.rows), partial.part.asked, partial.part.complete) == (5, 15, False)
+    assert (whole.part.seeds, whole.part.complete, len(whole.numbers)) == (1, True, 10)
 
 
 def test_without_a_store_the_page_has_what_is_recorded(alive, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alive import study
-from alive.experiments import Cell, Experiment, Figure
+from alive.experiments import EXPERIMENTS, Cell, Experiment, Figure
 from alive.run import Run, Store, run
 from alive.train.fleet import Member
 
@@ -34,6 +34,14 @@ def test_from_nothing_to_a_page(alive, tmp_path):
         (("reproduce", "001-T1", "--seeds", "0"), "seeds must be at least 1"),
         (("reproduce", "001-T1", "--threads", "0"), "threads must be at least 1"),
         (("reproduce", "001-T1", "--architecture", "keras_same"), "001-T1 has no architecture 'keras_same'"),
+        (
+            ("reproduce", "001-T1", "--width", "4", "--width", "5"),
+            "001-T1 has no networks of width 5 at this scale; there are 4",
+        ),
+        (
+            ("reproduce", "atlas-images", "--scale", "middle", "--depth", "60", "--width", "8"),
+            "no networks of these depths",
+        ),
         (("reproduce", "001-T1", "--store", "no/where.sqlite"), "cannot write no/where.sqlite"),
         (("reproduce", "001-T1", "--store", "."), ". is a folder, not a store"),
         (("report",), "there is no store alive.sqlite"),
@@ -45,6 +53,27 @@ def test_what_is_refused_is_said_in_one_line(alive, args, said, tmp_path):
     assert code == 2
     assert said in err
     assert "Traceback" not in err
+
+
+def test_a_part_of_a_grid_is_trained_and_not_judged(alive, tmp_path):
+    code, out, _ = alive("reproduce", "004-Fig2", "--width", 3, "--depth", 1, "--depth", 10, "--threads", 1)
+    assert code == 0
+    total = len(EXPERIMENTS["004-Fig2"].cells())
+    assert f"4 of {total} networks" in out
+    assert "partial" in out
+    assert "reproduced" not in out
+    assert "differs" not in out
+    with Store(tmp_path / "alive.sqlite") as store:
+        trained = {
+            (row.member.depth, row.member.width, row.member.method)
+            for row in store.rows(EXPERIMENTS["004-Fig2"].cells())
+        }
+    assert trained == {(depth, 3, method) for depth in (1, 10) for method in ("ReLU", "Sep-UP")}
+    assert alive("report")[0] == 0
+    page = (tmp_path / "alive-report" / "index.html").read_text()
+    assert f"4 of {total} networks" in page
+    assert 'class="partial"' in page
+    assert 'class="reproduced"' not in page
 
 
 def mine(scale, architecture, seed):

@@ -9,7 +9,7 @@ from ..errors import AliveError, expect, expect_one_of
 from .cell import Cell, Row
 
 SCALES = ("quick", "middle", "paper")  # middle: the papers' grids, on fewer points and epochs
-REPRODUCED, DIFFERS, NOT_RUN = "reproduced", "differs", "not run"
+REPRODUCED, DIFFERS, PARTIAL, NOT_RUN = "reproduced", "differs", "partial", "not run"
 FIGURE_KINDS = (
     "heat",
     "activations",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from . import EXPERIMENTS
 from .cell import Cell, Row
-from .spec import Claim, Experiment, Measured
+from .spec import PARTIAL, Claim, Experiment, Measured
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +25,11 @@ class Part:
     def name(self) -> str:
         """Of its files and of its place in the page."""
         return f"{self.experiment.name}-{self.scale}-{self.architecture}"
+
+    @property
+    def complete(self) -> bool:
+        """Whether all networks that were asked for are there; only then are its numbers to be believed."""
+        return len(self.rows) == self.asked
 
     @property
     def revisions(self) -> dict[str, int]:
@@ -51,11 +56,12 @@ class Judged:
 
     claim: Claim
     measured: Measured | None
+    complete: bool = True
 
     @property
     def verdict(self) -> str:
-        """Reproduced, differs or not run."""
-        return self.claim.verdict(self.measured)
+        """Reproduced, differs or not run; partial where networks are still missing."""
+        return self.claim.verdict(self.measured) if self.complete or self.measured is None else PARTIAL
 
     @property
     def ours(self) -> str:
@@ -85,7 +91,7 @@ def number(value: float) -> str:
 def judge(part: Part) -> list[Judged]:
     """Every claim of an experiment that belongs to this scale, measured on the rows there are."""
     claims = [claim for claim in part.experiment.claims if part.scale in claim.scales]
-    return [Judged(claim, claim.measure(part.rows)) for claim in claims]
+    return [Judged(claim, claim.measure(part.rows), part.complete) for claim in claims]
 
 
 def older(cells: Iterable[Cell]) -> str:

@@ -11,10 +11,10 @@ from ..experiments import EXPERIMENTS, Claim, Experiment, Measured
 from ..experiments.effort import Effort, count, digest, effort, loads, works_of
 from ..experiments.elsewhere import ELSEWHERE, Elsewhere, Stated
 from ..experiments.recorded import Book, Made, Recorded, best
-from ..experiments.spec import DIFFERS, NOT_RUN, REPRODUCED, SCALES
+from ..experiments.spec import DIFFERS, NOT_RUN, PARTIAL, REPRODUCED, SCALES
 from ..experiments.verdicts import Part, judge
 
-PARTIAL, BY_TESTS = "partial", "shown by tests"
+BY_TESTS = "shown by tests"
 VERDICTS = (REPRODUCED, DIFFERS, PARTIAL, NOT_RUN, BY_TESTS)
 PREFERRED = ("keras_same", "dense")  # the first made the published heat maps
 OURS = "ours"
@@ -26,11 +26,6 @@ class Source:
 
     part: Part
     numbers: tuple[Recorded, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether all networks that were asked for are there; only then are its numbers to be believed."""
-        return len(self.part.rows) == self.part.asked
 
     @classmethod
     def of(cls, part: Part, made: Made) -> Source:
@@ -213,7 +208,7 @@ def results_of(experiment: Experiment, claim: Claim, sources: Sequence[Source], 
     results = [Result(each, claim.verdict(each.measured), each.networks, _stale(each)) for each in numbers]
     places = {each.place for each in numbers}
     for source in sorted(mine, key=lambda source: -len(source.part.rows)):
-        for each in () if source.complete else source.numbers:
+        for each in () if source.part.complete else source.numbers:
             if each.claim == claim.id and each.place not in places:
                 places.add(each.place)
                 results.append(Result(each, PARTIAL, len(source.part.rows)))
@@ -264,7 +259,7 @@ def _of_elsewhere(each: Elsewhere, book: Book) -> Section:
 
 def _whole(sources: Iterable[Source]) -> Iterator[Recorded]:
     """The numbers of complete runs."""
-    return (each for source in sources if source.complete for each in source.numbers)
+    return (each for source in sources if source.part.complete for each in source.numbers)
 
 
 def _first(result: Result) -> tuple[bool, int, int]:
