@@ -1,10 +1,11 @@
 """Taps on the pre-activations of any module."""
 
 from .declared import Output
+from .hooks import watchers
 from .models import bare, without_activations
 from .records import Call, Tap, Unseen, Watcher
 from .selections import NOUNS, Selection, Selects
-from .taps import Taps, watchers
+from .taps import Taps
 
 __all__ = [
     "NOUNS",

@@ -1,4 +1,4 @@
-"""Taps: find, name and watch the pre-activations of any module. The only file that registers hooks.
+"""Taps: find, name and watch the pre-activations of any module.
 
 A hook on every module knows whose forward is running; while one is, a torch function mode sees each call of an
 activation, whether made by `nn.ReLU(inplace=True)`, `F.relu`, `torch.relu` or `z.relu()`. Nothing in the model changes.
@@ -19,23 +19,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from torch.utils.hooks import RemovableHandle
 
 from ..errors import AliveError
 from ..functional.activations import Activation
 from ..provenance import Layout, Owners, Tracker, count, enter, read, tensors
-from ..torch_private import FakeTensor, forget_forward_hook, forward_hooks_of, module_call
+from ..torch_private import FakeTensor
 from .batch import Batch, shapes_of
 from .book import ANY, Book, Entry
 from .closed import Closed
 from .declared import Output, declared, expect_outputs
-from .kinds import DECLARED, JUMP, MASKS, PLAIN, READERS, RELU, UNIT_AXIS, Masks, Seen, is_pre_activation
+from .hooks import Mode, hooks_on, idle, is_on_stack
+from .kinds import DECLARED, PLAIN, RELU, Masks, Seen, is_pre_activation
 from .lines import line_of_call
 from .models import bare, expect_declared, expect_no_replica, named_modules, tell_hidden
 from .records import Call, Place, Tap, Unseen, Watcher, label
 from .selecting import Selecting
-from .selections import CHOOSERS, READS, TOPK, Selection, Selects, expect_selects
+from .selections import Selection, Selects, expect_selects
 from .sizes import Sizes, follows, rows_of
 
 
@@ -102,7 +101,7 @@ class Taps:
         self._shown: dict[
             tuple[str, int], tuple[torch.Size, torch.dtype, Tap, bool]
         ] = {}  # what such passes met, by call
-        self._mode = _Mode(self)
+        self._mode = Mode(self)
         self._warned: set[str] = set()
         tell_hidden(root, self._asked_for)
         one_sided = {kind: known for added in (*DECLARED.values(), activations or {}) for kind, known in added.items()}
@@ -111,15 +110,7 @@ class Taps:
         told = {m for m, at in places.items() if at.activation or at.output or at.selects}
         hooked = {m: at for m, at in places.items() if m is root or m in told or type(m) not in PLAIN}
         self._closed = Closed(root, hooked)
-        self._handles = [handle for module, place in hooked.items() for handle in self._hook(module, place)]
-
-    def _hook(self, module: nn.Module, place: Place) -> Iterator[RemovableHandle]:
-        for key, hook in forward_hooks_of(module).items():
-            if hook is _idle:
-                forget_forward_hook(module, key)
-        # Of the module that is called, the inputs are wanted, by whatever name they come.
-        yield module.register_forward_pre_hook(_Enter(self, place), with_kwargs=True)
-        yield module.register_forward_hook(_Leave(self, place), always_call=True)
+        self._handles = [handle for module, place in hooked.items() for handle in hooks_on(module, place, self)]
 
     @property
     def points(self) -> int:
@@ -192,10 +183,10 @@ class Taps:
         number = self._calls[path] = self._calls.get(path, 0) + 1
         known = self._shown.get((path, number))
         if known is not None and type(z) is Tensor and known[0] == z.shape and known[1] is z.dtype:
-            self.watcher.watch(Call(known[2], z, self._points, False, _idle, True, is_unshared=known[3]))
+            self.watcher.watch(Call(known[2], z, self._points, False, idle, True, is_unshared=known[3]))
         elif is_pre_activation(z):
             entry = self._looked_up(path, number, z)
-            self._watched(entry, z, RELU, False, _idle, is_shown=True)
+            self._watched(entry, z, RELU, False, idle, is_shown=True)
             if entry.layout is not None and not self._layers and not self.book.asked_again:
                 layout = declared(self._unit_axes, entry.name, z, entry.layout, self._warn)
                 tap = Tap(entry.name, RELU, layout, entry.where)
@@ -332,7 +323,7 @@ class Taps:
         below = not itself and place.path.startswith(self._inside)
         if below or torch.compiler.is_compiling():
             return False
-        return not _is_on_stack(self._outermost, times=1 + itself)
+        return not is_on_stack(self._outermost, times=1 + itself)
 
     def _see(self, z: Tensor, activation: Activation, *, inplace: bool, activate: Callable[[], Any]) -> Any:
         base = self._base(activation)
@@ -483,119 +474,5 @@ class Taps:
             warnings.warn(text, stacklevel=3)
 
 
-COMPILED = Unseen(
-    "topk", "runs inside torch.compile, where who is chosen is not seen: leave it out of what is compiled", 0.0
-)
-
-
-class _Mode(TorchFunctionMode):
-    """Sees the functions called while a tapped module runs."""
-
-    def __init__(self, taps: Taps) -> None:
-        super().__init__()
-        self.taps = taps
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        taps = self.taps
-        if taps._deaf or not taps._running:
-            return func(*args, **kwargs)
-        if func in UNIT_AXIS:
-            if taps._sizes is not None:
-                return taps._sizes.made(func, func(*args, **kwargs), UNIT_AXIS[func])
-            taps._trace = ANY if taps._trace == ANY or torch.compiler.is_compiling() else _next(taps._trace, func, args)
-        elif func in READERS:
-            seen = READERS[func](*args, **kwargs)
-            if seen is not None and is_pre_activation(seen.z):
-                seen = taps._of_points(seen) if seen.other is not None else seen
-                return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
-        elif func in MASKS and not torch.compiler.is_compiling():
-            return taps._masks.note(func, args, kwargs, self._masked(func, args, kwargs))
-        elif taps._sizes is not None:
-            taps._sizes.moved(func)
-        out = func(*args, **kwargs)
-        if taps._selecting is not None and torch.compiler.is_compiling():
-            if func in TOPK:
-                taps.unseen["topk"] = COMPILED
-        elif taps._selecting is not None:
-            if func in CHOOSERS:
-                taps._selecting.chose(func, args, kwargs, out)
-            elif func in READS:
-                taps._selecting.is_read(args[0])
-            elif func is Tensor.__getitem__:
-                taps._selecting.takes_row(*args)
-        return out
-
-    def _masked(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A call that may complete an activation spelled out."""
-        taps = self.taps
-        seen = taps._masks.read(func, args, kwargs)
-        if seen is None or not is_pre_activation(seen.z):
-            return func(*args, **kwargs)
-        if seen.gate is None:
-            return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
-        if taps._selecting is not None:
-            return taps._selecting.gated(seen, lambda: func(*args, **kwargs))
-        if seen.activation is JUMP:
-            taps._unfollowed("mask")
-        return func(*args, **kwargs)
-
-
-class _Hook:
-    """A hook that stays with its model: a copy or a pickle of the model gets an idle one, and is as if never tapped."""
-
-    def __init__(self, taps: Taps, place: Place) -> None:
-        self.taps, self.place = taps, place
-
-    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:  # deepcopy goes this way too
-        return _left_in_a_copy, ()
-
-
-class _Enter(_Hook):
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        taps = self.taps
-        if taps._quick and module is not taps._outermost and taps._thread == get_ident():
-            taps._show(self.place, module, args[0])
-        else:
-            taps._enter(self.place, module, args, kwargs)
-
-
-class _Leave(_Hook):
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        taps = self.taps
-        if not taps._quick or module is taps._outermost or taps._thread != get_ident():
-            taps._leave(self.place, output)
-
-
 def _has_values(t: Tensor) -> bool:
     return not t.is_meta and not isinstance(t, FakeTensor)
-
-
-def _next(trace: int, func: Any, args: tuple[Any, ...]) -> int:
-    """The trace after one more weighted operation: which, and with which parameter."""
-    weight = args[1] if len(args) > 1 else None
-    return hash((trace, func, id(weight) if type(weight) is nn.Parameter else 0))
-
-
-def _idle(*args: Any) -> None:
-    """A hook that does nothing."""
-
-
-def _left_in_a_copy() -> Callable[..., None]:
-    return _idle
-
-
-def _is_on_stack(module: nn.Module | None, times: int) -> bool:
-    frame = sys._getframe()
-    while frame is not None and times:
-        times -= frame.f_code is module_call and frame.f_locals["self"] is module
-        frame = frame.f_back  # type: ignore[assignment]
-    return not times
-
-
-def watchers(model: nn.Module) -> Iterator[Watcher]:
-    """Every watcher of any part of the model."""
-    for module in bare(model).modules():
-        for hook in forward_hooks_of(module).values():
-            if isinstance(hook, _Enter):
-                yield hook.taps.watcher

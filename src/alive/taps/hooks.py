@@ -1,0 +1,150 @@
+"""What torch calls while a tapped model runs: the hooks on its modules, and the mode that sees functions.
+
+They decide nothing: each tells the `Taps` it belongs to what came.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
+
+from ..torch_private import forget_forward_hook, forward_hooks_of, module_call
+from .book import ANY
+from .kinds import JUMP, MASKS, READERS, UNIT_AXIS, is_pre_activation
+from .models import bare
+from .records import Place, Unseen, Watcher
+from .selections import CHOOSERS, READS, TOPK
+
+if TYPE_CHECKING:
+    from .taps import Taps
+
+COMPILED = Unseen(
+    "topk", "runs inside torch.compile, where who is chosen is not seen: leave it out of what is compiled", 0.0
+)
+
+
+class Mode(TorchFunctionMode):
+    """Sees the functions called while a tapped module runs."""
+
+    def __init__(self, taps: Taps) -> None:
+        super().__init__()
+        self.taps = taps
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        taps = self.taps
+        if taps._deaf or not taps._running:
+            return func(*args, **kwargs)
+        if func in UNIT_AXIS:
+            if taps._sizes is not None:
+                return taps._sizes.made(func, func(*args, **kwargs), UNIT_AXIS[func])
+            taps._trace = ANY if taps._trace == ANY or torch.compiler.is_compiling() else _next(taps._trace, func, args)
+        elif func in READERS:
+            seen = READERS[func](*args, **kwargs)
+            if seen is not None and is_pre_activation(seen.z):
+                seen = taps._of_points(seen) if seen.other is not None else seen
+                return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
+        elif func in MASKS and not torch.compiler.is_compiling():
+            return taps._masks.note(func, args, kwargs, self._masked(func, args, kwargs))
+        elif taps._sizes is not None:
+            taps._sizes.moved(func)
+        out = func(*args, **kwargs)
+        if taps._selecting is not None and torch.compiler.is_compiling():
+            if func in TOPK:
+                taps.unseen["topk"] = COMPILED
+        elif taps._selecting is not None:
+            if func in CHOOSERS:
+                taps._selecting.chose(func, args, kwargs, out)
+            elif func in READS:
+                taps._selecting.is_read(args[0])
+            elif func is Tensor.__getitem__:
+                taps._selecting.takes_row(*args)
+        return out
+
+    def _masked(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A call that may complete an activation spelled out."""
+        taps = self.taps
+        seen = taps._masks.read(func, args, kwargs)
+        if seen is None or not is_pre_activation(seen.z):
+            return func(*args, **kwargs)
+        if seen.gate is None:
+            return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
+        if taps._selecting is not None:
+            return taps._selecting.gated(seen, lambda: func(*args, **kwargs))
+        if seen.activation is JUMP:
+            taps._unfollowed("mask")
+        return func(*args, **kwargs)
+
+
+class _Hook:
+    """A hook that stays with its model: a copy or a pickle of the model gets an idle one, and is as if never tapped."""
+
+    def __init__(self, taps: Taps, place: Place) -> None:
+        self.taps, self.place = taps, place
+
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:  # deepcopy goes this way too
+        return _left_in_a_copy, ()
+
+
+class _Enter(_Hook):
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        taps = self.taps
+        if taps._quick and module is not taps._outermost and taps._thread == get_ident():
+            taps._show(self.place, module, args[0])
+        else:
+            taps._enter(self.place, module, args, kwargs)
+
+
+class _Leave(_Hook):
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        taps = self.taps
+        if not taps._quick or module is taps._outermost or taps._thread != get_ident():
+            taps._leave(self.place, output)
+
+
+def _next(trace: int, func: Any, args: tuple[Any, ...]) -> int:
+    """The trace after one more weighted operation: which, and with which parameter."""
+    weight = args[1] if len(args) > 1 else None
+    return hash((trace, func, id(weight) if type(weight) is nn.Parameter else 0))
+
+
+def idle(*args: Any) -> None:
+    """A hook that does nothing."""
+
+
+def _left_in_a_copy() -> Callable[..., None]:
+    return idle
+
+
+def is_on_stack(module: nn.Module | None, times: int) -> bool:
+    """Whether so many calls of a module have not returned yet."""
+    frame = sys._getframe()
+    while frame is not None and times:
+        times -= frame.f_code is module_call and frame.f_locals["self"] is module
+        frame = frame.f_back  # type: ignore[assignment]
+    return not times
+
+
+def hooks_on(module: nn.Module, place: Place, taps: Taps) -> Iterator[RemovableHandle]:
+    """Put both hooks on a module, and take idle ones off that a copy brought along."""
+    for key, hook in forward_hooks_of(module).items():
+        if hook is idle:
+            forget_forward_hook(module, key)
+    # Of the module that is called, the inputs are wanted, by whatever name they come.
+    yield module.register_forward_pre_hook(_Enter(taps, place), with_kwargs=True)
+    yield module.register_forward_hook(_Leave(taps, place), always_call=True)
+
+
+def watchers(model: nn.Module) -> Iterator[Watcher]:
+    """Every watcher of any part of the model."""
+    for module in bare(model).modules():
+        for hook in forward_hooks_of(module).values():
+            if isinstance(hook, _Enter):
+                yield hook.taps.watcher
