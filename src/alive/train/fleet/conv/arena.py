@@ -31,8 +31,6 @@ class Maps(NamedTuple):
     row_top: Floats  # [C · side, 16] extremes of each row of a channel in each image of one block; by position of each
     # place of one row of a channel over the blocks so far
     row_bottom: Floats
-    row_on: Floats  # [C · side, 16] by position: how many images attain them
-    row_off: Floats
     lane_top: Floats  # [D, C, 16] extremes of each channel in each image of one block
     lane_bottom: Floats
     unit_top: Floats  # [D, units], a unit being a channel, or one at a position
@@ -107,8 +105,6 @@ def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
         "answer": (sizes.outputs, WIDTH),
         "row_top": (C * sizes.side, WIDTH),
         "row_bottom": (C * sizes.side, WIDTH),
-        "row_on": (C * sizes.side if kept else 0, WIDTH),
-        "row_off": (C * sizes.side if kept else 0, WIDTH),
         "lane_top": (D, C, WIDTH),
         "lane_bottom": (D, C, WIDTH),
         "unit_top": (D, units),

@@ -1,12 +1,10 @@
 """A penalty by position: a unit is a channel at one place of the map, and each place of an image is a point.
 
 Every entry may be an extreme, so all pre-activations are kept. Maps of a whole batch do not fit in the cache: they are
-read row by row, each row through all blocks, once for extremes and how many attain them, and once on the way back.
+read row by row, each row through all blocks: once for extremes and who attains them, and once on the way back.
 """
 
 from __future__ import annotations
-
-import numpy as np
 
 from ..compiled import kernel
 from ..lanes import (
@@ -23,11 +21,8 @@ from ..lanes import (
     store,
     total,
     where_equal,
-    where_less,
 )
-from ..slacks import aim_at, forces, slack_lanes
-
-INF = np.float32(np.inf)
+from ..slacks import ONE, aim_at, forces, slack_lanes
 
 
 @kernel
@@ -42,44 +37,35 @@ def across(z, n):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def begin_row(s):  # type: ignore[no-untyped-def]
-    """No image has been seen yet."""
-    for i in range(s.row_top.shape[0]):
-        store(s.row_top, i, 0, full(-INF))
-        store(s.row_bottom, i, 0, full(INF))
-        store(s.row_on, i, 0, full(0))
-        store(s.row_off, i, 0, full(0))
-
-
-@kernel
-def join_row(s, z, c, start, side, real):  # type: ignore[no-untyped-def]
-    """Join one row of one channel and block to the extremes of its places, and count who attains them so far."""
-    zero = full(0)
+def join_row(s, z, c, start, side, first):  # type: ignore[no-untyped-def]
+    """Join one row of one channel and block to the extremes of its places over the blocks so far."""
     for x in range(side):
         i, v = c * side + x, load(z, c, start + x * WIDTH)
-        high, low, on, off = (
-            load(s.row_top, i, 0),
-            load(s.row_bottom, i, 0),
-            load(s.row_on, i, 0),
-            load(s.row_off, i, 0),
-        )
-        store(s.row_on, i, 0, add(where_less(high, v, zero, on), where_less(v, high, zero, real)))
-        store(s.row_off, i, 0, add(where_less(v, low, zero, off), where_less(low, v, zero, real)))
-        store(s.row_top, i, 0, most(v, high))
-        store(s.row_bottom, i, 0, least(v, low))
+        store(s.row_top, i, 0, v if first else most(v, load(s.row_top, i, 0)))
+        store(s.row_bottom, i, 0, v if first else least(v, load(s.row_bottom, i, 0)))
 
 
 @kernel
-def end_row(s, level, y, side):  # type: ignore[no-untyped-def]
-    """The extremes over all images of the units of one row, and how many images attain them."""
-    zero = full(0)
+def ties_at(s, level, c, n, high, low, blocks):  # type: ignore[no-untyped-def]
+    """How many images have the one value, and the other, in one channel at one place."""
+    h, e, zero = full(high), full(low), full(0)
+    on, off = zero, zero
+    for b in range(blocks):
+        v, real = load(s.z[level, b], c, n), load(s.real, 0, b * WIDTH)
+        on, off = add(on, where_equal(v, h, real, zero)), add(off, where_equal(v, e, real, zero))
+    return total(on), total(off)
+
+
+@kernel
+def end_row(s, level, y, start, side, blocks):  # type: ignore[no-untyped-def]
+    """The extremes over all images of the units of one row; where a margin is missed, how many images attain them."""
     for i in range(s.row_top.shape[0]):
-        j = (i // side * side + y) * side + i % side
-        tops, bottoms = load(s.row_top, i, 0), load(s.row_bottom, i, 0)
-        high, low = largest(tops), smallest(bottoms)
+        c, x = i // side, i % side
+        j = (c * side + y) * side + x
+        high, low = largest(load(s.row_top, i, 0)), smallest(load(s.row_bottom, i, 0))
         s.unit_top[level, j], s.unit_bottom[level, j] = high, low
-        s.ties[level, 0, j] = total(where_equal(tops, full(high), load(s.row_on, i, 0), zero))
-        s.ties[level, 1, j] = total(where_equal(bottoms, full(low), load(s.row_off, i, 0), zero))
+        if high < ONE or low > -ONE:
+            s.ties[level, 0, j], s.ties[level, 1, j] = ties_at(s, level, c, start + x * WIDTH, high, low, blocks)
 
 
 @kernel
@@ -90,17 +76,16 @@ def position_ends(plan, s, blocks):  # type: ignore[no-untyped-def]
     for level in range(s.z.shape[0]):
         for y in range(side):
             start = ((y + reach) * pitch + reach) * WIDTH
-            begin_row(s)
             for b in range(blocks):
-                z, real = s.z[level, b], load(s.real, 0, b * WIDTH)
+                z = s.z[level, b]
                 for c in range(z.shape[0] if plan.units else 0):
-                    join_row(s, z, c, start, side, real)
+                    join_row(s, z, c, start, side, b == 0)
                 for x in range(side if plan.points else 0):
                     high, low = across(z, start + x * WIDTH)
                     store(s.point_top[level], y * side + x, b * WIDTH, high)
                     store(s.point_bottom[level], y * side + x, b * WIDTH, low)
             if plan.units:
-                end_row(s, level, y, side)
+                end_row(s, level, y, start, side, blocks)
 
 
 @kernel
