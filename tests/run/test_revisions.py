@@ -127,7 +127,7 @@ def test_pages_show_old_rows_with_what_trained_them(tmp_path, alive, request):
     assert "did not ask for" not in out
     assert "trained by revision 1 of the engine fleet, now 2" in page_of(path)
     (source,) = study._sources([path])
-    assert source.complete
+    assert source.part.complete
     assert {row.best_train for row in source.part.rows} == {0.77}
     assert all(map(ledger._stale, source.numbers)), "a number of the engine before is said to be one"
     planted(path, NAME, 0.66)
