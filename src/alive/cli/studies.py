@@ -70,8 +70,12 @@ def reproduce(
     architecture: Annotated[
         str, choice("Dense, or the convolution that made the published heat maps", values.ARCHITECTURES)
     ] = "dense",
-    depth: Annotated[list[int] | None, typer.Option(help="Only networks of this depth; give it again for more.")] = None,
-    width: Annotated[list[int] | None, typer.Option(help="Only networks of this width; give it again for more.")] = None,
+    depth: Annotated[
+        list[int] | None, typer.Option(help="Only networks of this depth; give it again for more.")
+    ] = None,
+    width: Annotated[
+        list[int] | None, typer.Option(help="Only networks of this width; give it again for more.")
+    ] = None,
     store: Stored = Path("alive.sqlite"),
     threads: Annotated[int | None, typer.Option(help="Networks at once; by default one a core.")] = None,
     on: Annotated[
