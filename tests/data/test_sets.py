@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,8 @@ from sklearn.model_selection import train_test_split
 
 from alive.data import DATA, digits, load, moons
 from alive.data.catalogue import CATALOGUE
-from alive.data.download import places
+from alive.data.download.places import NotThere
+from alive.data.image_sets import IMAGE_SETS
 from alive.errors import AliveError
 
 
@@ -46,17 +49,21 @@ def heavy(name: str) -> bool:
 @pytest.mark.contract
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if heavy(name) else name for name in DATA])
 def test_every_set_is_the_same_each_time_and_leaves_random_states_alone(name: str) -> None:
-    if name in CATALOGUE:
-        try:
-            places.find(CATALOGUE[name])
-        except AliveError as absent:
-            pytest.skip(str(absent))
     before = np.random.get_state()[1].tolist(), torch.get_rng_state()  # noqa: NPY002
     first, second = load(name), DATA[name]()
     assert first.name in (name, f"{CATALOGUE[name].title} (JPEG copy)" if heavy(name) else name)
     assert torch.equal(first.train_x, second.train_x)
     assert before[0] == np.random.get_state()[1].tolist()  # noqa: NPY002
     assert torch.equal(before[1], torch.get_rng_state())
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("name", IMAGE_SETS)
+def test_a_set_whose_files_are_nowhere_says_so(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting in ("ALIVE_DATA", "XDG_CACHE_HOME", "XDG_DATA_DIRS"):
+        monkeypatch.setenv(setting, str(tmp_path))
+    with pytest.raises(NotThere, match="is not there: looked for"):
+        load(name)
 
 
 def test_unknown_names_suggest_the_near_one() -> None:

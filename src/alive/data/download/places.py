@@ -13,6 +13,10 @@ SETTING = "ALIVE_DATA"
 CACHES = {"win32": ("AppData", "Local"), "darwin": ("Library", "Caches")}  # below the user's home
 
 
+class NotThere(AliveError):
+    """A data set of which this machine has no files, or not all."""
+
+
 def cache() -> Path | None:
     """This user's cache folder; none for a user without a home."""
     if given := os.environ.get("XDG_CACHE_HOME"):
@@ -63,7 +67,7 @@ def find(known: ImageSet) -> dict[str, Path]:
         cause = f"{known.title} in {folder} lacks {', '.join(names)}"
     else:
         cause = f"{known.title} is not there: looked for {known.files[0].name} and the others in {_listed(looked)}"
-    raise AliveError(
+    raise NotThere(
         cause,
         f"Run `alive data get {known.name}`; or take its files from {known.package} with --from PATH; "
         f"or let {SETTING} name the folder that holds {known.name}/",
