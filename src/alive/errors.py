@@ -60,6 +60,16 @@ def fault(doing: str, error: BaseException) -> AliveError:
     return AliveError(f"{doing} failed with {said}{own_line(error)}", "Correct that, and try again")
 
 
+def fault_of_ours(doing: str, error: BaseException) -> str:
+    """A fault of alive itself: the model is right, and what could not be followed is unknown.
+
+    >>> fault_of_ours("following aten.mm", ValueError("3 axes"))
+    'alive itself failed in following aten.mm, with ValueError: 3 axes; the model is not at fault, please report it'
+    """
+    said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".: ")
+    return f"alive itself failed in {doing}, with {said[:200]}; the model is not at fault, please report it"
+
+
 def own_line(error: BaseException) -> str:
     """File and line of the last call in the user's own code, in brackets; empty if there is none or it was named."""
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]

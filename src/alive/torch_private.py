@@ -66,6 +66,7 @@ __all__ = [
     "transform_levels",
     "tree_leaves",
     "tree_map",
+    "unwrapped",
     "version_of",
 ]
 
@@ -171,6 +172,11 @@ PRIVATE = (
     Private("torch._C._functorch.get_interpreter_stack", "which transforms are running", "nothing public says it"),
     Private("torch._C._functorch._wrap_for_grad", "noticing that a transform has ended", "nothing public says it"),
     Private("torch._C._functorch.maybe_get_level", "the same", "the same"),
+    Private(
+        "torch._C._functorch.get_unwrapped",
+        "the values of all that vmap runs at once",
+        "torch.vmap shows its function one of them, whose numbers cannot be read",
+    ),
     Private("torch._C._TorchDispatchModeKey", "whether make_fx or a fake mode is on", "nothing public says it"),
     Private("torch._C._get_dispatch_mode", "the same", "the same"),
     Private("torch._C._len_torch_dispatch_stack", "the same, cheaply", "the same"),
@@ -338,6 +344,13 @@ def level_token(t: Tensor, level: int) -> Tensor:
 def has_level(token: Tensor) -> bool:
     """Whether the transform that a token belongs to still runs."""
     return bool(torch._C._functorch.maybe_get_level(token) > 0)
+
+
+def unwrapped(t: Tensor) -> Tensor:
+    """What lies inside the wrappers of torch.func; of vmap, all that it runs at once."""
+    while is_functorch_wrapped_tensor(t):
+        t = torch._C._functorch.get_unwrapped(t)
+    return t
 
 
 def is_dual() -> bool:

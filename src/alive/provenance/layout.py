@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..errors import fault_of_ours
 from .families import Family
 from .owners import LOST, MANY, Owners, compact, reduced, varying
 
@@ -48,7 +49,7 @@ class Grid(NamedTuple):
         """z as [N, C, positions]."""
         rest = [d for d in range(z.ndim) if d not in self.points and d not in self.units]
         rows, columns = (prod(z.shape[d] for d in axes) for axes in (self.points, self.units))
-        z = z.permute(*self.points, *self.units, *rest).reshape(rows, columns, -1)
+        z = z.permute([*self.points, *self.units, *rest]).reshape(rows, columns, -1)
         z = _unfolded(z, 0, points, self.points_fold)
         return _unfolded(z, 1, self.width, self.units_fold)
 
@@ -119,6 +120,13 @@ class Layout(NamedTuple):
 
 def read(owners: Owners, z: Tensor, points: int, family: Family | None = None, doubt: str = "") -> Layout:
     """The layout of pre-activations from the owners of their entries; a doubt is why no points can be told."""
+    try:
+        return _read(owners, z, points, family, doubt)
+    except Exception as error:
+        return Layout.unknown(z, fault_of_ours("reading how a layer lies", error))
+
+
+def _read(owners: Owners, z: Tensor, points: int, family: Family | None, doubt: str) -> Layout:
     made = ("", 0) if family is None else (family.named(owners.unit), family.weights)
     if not (doubt or owners.picked or owners.placed) and (usual := _usual(owners, z, points)) is not None:
         return Layout(usual, True, True, (), *made, axes=usual.axes)
@@ -213,7 +221,7 @@ def _ranked(unit: Tensor) -> Tensor:
 
 def _fold(owner: Tensor, axes: list[int], count: int) -> str | None:
     """How n owners lie in a row of k·n entries: in order, each k times, or k times in order; None if otherwise."""
-    row = owner.permute(*axes, *(d for d in range(owner.ndim) if d not in axes)).reshape(-1)
+    row = owner.permute([*axes, *(d for d in range(owner.ndim) if d not in axes)]).reshape(-1)
     size = len(row)
     if size % max(count, 1) or not count:
         return None

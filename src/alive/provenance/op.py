@@ -24,6 +24,7 @@ class Op:
         self.given = dict(zip((a.name for a in schema.arguments), args, strict=False)) | kwargs
         self._schema, self._owners = schema, owners
         self.out: Any = None
+        self.fault = ""  # why it is not followed, where that is our own fault
 
     def __getitem__(self, name: str) -> Any:
         """An argument by its name in the schema, or its default."""
@@ -65,7 +66,7 @@ class Op:
 
     def lost(self, ndim: int, why: str = "") -> Owners:
         """The owners of a result that cannot be followed."""
-        return lost(ndim, why or f"{self.func} is not followed", [self.of(t) for t in self.tensors()])
+        return lost(ndim, why or self.fault or f"{self.func} is not followed", [self.of(t) for t in self.tensors()])
 
     def made(self, point: Tensor, unit: Tensor, *operands: Owners, **more: Any) -> Owners:
         """The owners of a result, with what it has in common with its operands."""

@@ -18,14 +18,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
+from ..errors import fault_of_ours
 from ..torch_private import (
     DisableTorchFunction,
     TorchDispatchMode,
     current_dispatch_mode,
+    is_functorch_wrapped_tensor,
     pop_dispatch_mode,
     push_dispatch_mode,
     schema_of,
     storage_id,
+    tree_leaves,
 )
 from .choices import Choices
 from .families import Families, Family
@@ -72,11 +75,12 @@ class Tracker(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # while a pass is followed nothing is compiled anyhow, and asking costs more than following
 
-    def __init__(self, root: nn.Module, unseen: Callable[[str], None] = lambda name: None) -> None:
+    def __init__(self, root: nn.Module, unseen: Callable[..., None] = lambda name, why="": None) -> None:
         super().__init__()
         self.memory = Memory()
         self.deaf = 0  # while somebody else computes
-        self.faults: list[str] = []  # rules that failed; for tests
+        self.faults: list[str] = []  # where we failed; for tests
+        self.broken = ""  # why nothing is known any more
         self._unseen = unseen
         self._recent: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)
         self._activated: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)  # what came out of activations
@@ -134,10 +138,12 @@ class Tracker(TorchDispatchMode):
 
     def owners(self, t: Tensor) -> Owners:
         """The owners of a tensor's entries."""
+        if self.broken:
+            return lost(t.ndim, self.broken)
         try:
             found = self.memory.get(t)
         except (RuntimeError, NotImplementedError):
-            return lost(t.ndim, f"{type(t).__name__} has no memory of its own")
+            return lost(t.ndim, _unfollowed(t))
         if (found is None or not (found.data or found.weight)) and _is_weight(t):
             return self._enter_weight(t, "")
         if found is None:
@@ -163,19 +169,39 @@ class Tracker(TorchDispatchMode):
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if self.deaf or schema_of(func) is None:
             return self._opaque(func, args, kwargs)
-        op = Op(func, args, kwargs, self.owners)
-        if op.name in ("as_strided", "as_strided_"):  # it is known by the bytes it shows
+        if schema_of(func).name in ("aten::as_strided", "aten::as_strided_"):  # it is known by the bytes it shows
             return func(*args, **kwargs)
-        # What happens in place is read beforehand.
-        early = (
-            elementwise if torch.Tag.pointwise in func.tags else viewed if torch.Tag.inplace_view in func.tags else None
-        )
-        found = self._ruled(early, op) if early is not None else None
-        op.out = func(*args, **kwargs)
-        if early is None:
-            found = self._ruled(self._rule(op), op)
-        self._note(op, found)
-        return op.out
+        # What is ours may fail; what is the model's runs, once, and fails as it would without us.
+        op, found, failure = None, None, None
+        try:
+            op = Op(func, args, kwargs, self.owners)
+            early = _early(func)
+            if early is not None:
+                found = self._ruled(early, op)
+        except Exception as error:
+            failure = error
+        out = func(*args, **kwargs)
+        if op is not None and failure is None:
+            op.out = out
+            try:
+                self._note(op, found if early is not None else self._ruled(self._rule(op), op))
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            self._own_fault(func, (args, kwargs, out), failure)
+        return out
+
+    def _own_fault(self, func: Any, touched: Any, error: Exception) -> None:
+        """We failed to follow an operation, which is no fault of the model's: all that it touched is unknown."""
+        why = fault_of_ours(f"following {func}", error)
+        self.faults.append(why)
+        self._unseen(str(func), why)
+        for t in tree_leaves(touched):
+            if isinstance(t, Tensor):
+                try:
+                    self._put(t, lost(t.ndim, why))
+                except Exception:  # then nothing is known any more
+                    self.broken = why
 
     def _opaque(self, func: Any, args: Any, kwargs: Any) -> Any:
         out = func(*args, **kwargs)
@@ -197,7 +223,8 @@ class Tracker(TorchDispatchMode):
         try:
             return rule(op, self.families)
         except Exception as error:
-            self.faults.append(f"{op.func}: {type(error).__name__}: {error}")
+            op.fault = fault_of_ours(f"following {op.func}", error)
+            self.faults.append(op.fault)
             return None
 
     def _note(self, op: Op, found: Results | None) -> None:
@@ -209,7 +236,7 @@ class Tracker(TorchDispatchMode):
             self.choices.lose(reduce(int.__or__, carried))
         if written:
             for t, owners, choice in zip(written, results, carried, strict=False):
-                owners = owners or lost(t.ndim, f"{op.func} is not followed")
+                owners = owners or lost(t.ndim, op.fault or f"{op.func} is not followed")
                 self.memory.write(t, owners._replace(choice=choice))
             return
         for t, owners, choice in zip(outputs, [*results, *[None] * len(outputs)], carried, strict=False):
@@ -278,6 +305,22 @@ def _fits(owners: Owners, t: Tensor) -> bool:
         owner.ndim == t.ndim and all(n in (1, m) for n, m in zip(owner.shape, t.shape, strict=True))
         for owner in (owners.point, owners.unit)
     )
+
+
+def _early(func: Any) -> Callable[[Op, Families], Results] | None:
+    """The rule of what may happen in place, which is read beforehand."""
+    if torch.Tag.pointwise in func.tags:
+        return elementwise
+    return viewed if torch.Tag.inplace_view in func.tags else None
+
+
+def _unfollowed(t: Tensor) -> str:
+    """Why a tensor that does not lie in memory entry by entry is not followed."""
+    if is_functorch_wrapped_tensor(t):
+        return "it is inside a transform of torch.func, such as vmap or grad, where a tensor is not followed"
+    kind = "nested" if t.is_nested else str(t.layout).removeprefix("torch.sparse_").replace("_", " ")
+    kind = kind if t.is_nested else f"sparse ({kind})" if t.layout != torch.strided else type(t).__name__
+    return f"a tensor of the kind {kind} is not followed"
 
 
 def _has_values(t: Tensor) -> bool:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..functional.activations import Activation, celu, elu, relu6, selu, softplus
 from ..registry import Registry
-from ..torch_private import storage_id
+from ..torch_private import storage_id, unwrapped
 
 
 class Seen(NamedTuple):
@@ -125,7 +125,8 @@ def _is_zero(bound: Any) -> bool:
         return bool(bound == 0)
     if not bound.numel() or bound.is_meta or torch.compiler.is_compiling():
         return False
-    return not bool(bound.detach().flatten()[0]) and not bool(bound.detach().any())
+    bound = unwrapped(bound).detach()
+    return not bool(bound.flatten()[0]) and not bool(bound.any())
 
 
 def _softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Seen:

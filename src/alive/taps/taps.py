@@ -280,19 +280,32 @@ class Taps:
         self.failed, self._handled, self._outermost = failed, None, None
         self._running.clear()
         if not self._elsewhere():
-            if not self._quick:
-                self._mode.__exit__(None, None, None)
-            self._quick = False
-            if self._tracker is not None and not failed:
-                with self._tracker.quiet():
-                    self._note_paths(output)
-                if self._selecting is not None:
-                    self._selecting.finish()
+            with self._closing():
+                if self._tracker is not None and not failed:
+                    self._understand(output)
+        self.watcher.end(output)
+
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Whatever happens inside, nothing of ours is on torch's stacks afterwards."""
+        if not self._quick:
+            self._mode.__exit__(None, None, None)
+        self._quick = False
+        try:
+            yield
+        finally:
             self._masks.clear()
             if self._tracker is not None and self._batch is None:
-                self._tracker.__exit__(None, None, None)
-                self._tracker = None
-        self.watcher.end(output)
+                tracker, self._tracker = self._tracker, None
+                tracker.__exit__(None, None, None)
+
+    def _understand(self, output: Any) -> None:
+        """The pass is known as a whole now."""
+        assert self._tracker is not None
+        with self._tracker.quiet():
+            self._note_paths(output)
+        if self._selecting is not None:
+            self._selecting.finish()
 
     def _note_paths(self, output: Any) -> None:
         """Which taps lie on every path to the output."""
@@ -343,7 +356,8 @@ class Taps:
             return activate()
         with tracker.quiet():
             y = self._watched(entry, z, activation, inplace, activate)
-            self._cross(z if y is None else y, owners, (base, number, entry, owners.pure and entry.layout.units))
+            sure = owners.pure and entry.layout.units and owners.of_points(z)
+            self._cross(z if y is None else y, owners, (base, number, entry, sure))
         return y
 
     def _of_points(self, seen: Seen) -> Seen:
@@ -436,15 +450,15 @@ class Taps:
             self._names[key] = f"{base}#{taken + 1}" if taken else base
         return self._names[key]
 
-    def _unfollowed(self, what: str) -> None:
-        """An operation that is one-sided ran, and no call of it was seen."""
+    def _unfollowed(self, what: str, why: str = "") -> None:
+        """An operation that is one-sided ran, and no call of it was seen; or one of which we cannot tell."""
         if self._deaf:
             return
         path = self._running[-1].path if self._running else ""
         name = f"{path}.{what}".lstrip(".")
         number = self._missed[name] = self._missed.get(name, 0) + 1
         name = name if number == 1 else f"{name}#{number}"
-        why = (
+        why = why or (
             "chooses a few of many: who is never chosen is not counted; declare the module that chooses: "
             "selects={MyTopK: alive.taps.Selects('latent')}"
             if what in ("topk", "masked")
