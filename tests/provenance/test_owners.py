@@ -81,11 +81,16 @@ def units(*values: int) -> Tensor:
     return torch.tensor(values, dtype=torch.int32)
 
 
-def test_units_side_by_side_stay_and_are_the_same() -> None:
-    pairs: list[list[list[int]]] = []
-    found = refined(units(0, 1, 2)[None], units(7, 8, 9)[None], lambda pair: pairs.append(pair.tolist()))
-    assert found.tolist() == [[7, 8, 9]]
-    assert pairs == [[[0, 1, 2], [7, 8, 9]]]
+def test_units_side_by_side_are_summed() -> None:
+    pairs: list[list[list[list[int]]]] = []
+
+    def summed(chosen: Tensor, other: Tensor) -> Tensor:
+        pairs.append([chosen.tolist(), other.tolist()])
+        return chosen + 10
+
+    assert refined(units(0, 1, 2)[None], units(7, 8, 9)[None]).tolist() == [[7, 8, 9]]
+    assert refined(units(0, 1, 2)[None], units(7, 8, 9)[None], summed).tolist() == [[17, 18, 19]]
+    assert pairs == [[[[7, 8, 9]], [[0, 1, 2]]]]
 
 
 def test_a_gate_of_one_unit_gives_way_and_an_outer_sum_is_lost() -> None:

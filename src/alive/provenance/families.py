@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..torch_private import storage_id
+from .copies import ranked, signatures
 from .op import Op
+from .owners import NONE
 
 KEEPS = frozenset(
     [
@@ -57,8 +59,8 @@ class Families:
         self._known: dict[Hashable, Family] = {}
         self._all: list[Family] = []
         self._next = 0
-        self._root: Tensor | None = None  # for units found to be the same: the one that stands for all
-        self._members: dict[int, set[int]] = {}  # families of the units that one stands for
+        self._sums: dict[Hashable, Family] = {}  # of units side by side, by their names
+        self._terms: dict[int, tuple[Tensor, ...]] = {}  # of the sums of a family, by its start: the units they are of
         self._slices: dict[Hashable, tuple[Hashable, int, int]] = {}  # the stack a slice is from, and its place
         self.storages: set[int] = set()  # of parameters
         self.fed = 0  # bits of the activations whose results were weighted again
@@ -82,6 +84,8 @@ class Families:
         source = op.of(weight).source
         if source in self._slices and own == 1:
             return self._slice(source, size, ndim, axis, weight)
+        if own > 1 and (columns := self.copies(op, weight, [1] if axis == ndim - 1 else [2])) is not None:
+            return columns.view([own if d == 0 else size if d == axis else 1 for d in range(ndim)])
         key = (self._memory(weight, source), size, own)
         family = self._known.get(key)
         if family is None or source is None:
@@ -93,6 +97,32 @@ class Families:
         if own > 1:
             shape[0] = own
         return torch.arange(family.start, family.start + family.size, dtype=torch.int32).view(shape)
+
+    def copies(self, op: Op, weight: Tensor, axes: Sequence[int], split: Sequence[int] = ()) -> Tensor | None:
+        """The units of weights that may be copies of others, where the entries along `axes` make one unit.
+
+        None where there are no copies.
+        """
+        o = op.of(weight)
+        if o.made is None or storage_id(weight) in self.storages:
+            return None
+        try:
+            numbers = o.made.numbers(False, {})
+            found = signatures(numbers.view(split) if split else numbers, axes)
+            every = signatures(o.made.numbers(True, {}), axes) if o.made.chosen else found
+        except (RuntimeError, TypeError, IndexError):
+            return None
+        which, names = ranked(every)
+        if len(names) == found.numel() and not o.made.chosen:
+            return None
+        key = ("copies", tuple(sorted(names.tolist())))
+        if key not in self._known:
+            self.claim(_module(self._names.get(o.source, "")), len(names), len(names) * weight.numel() // found.numel())
+            self._known[key] = self._all[-1]
+        if o.made.chosen:
+            place = torch.searchsorted(*(names.sort().values, found))
+            which = names.sort().indices[place.clamp(max=len(names) - 1)]
+        return (which + self._known[key].start).to(torch.int32)
 
     def _memory(self, weight: Tensor, source: Hashable) -> Hashable:
         """What identifies weights: where a parameter's numbers lie and how, or what they were computed from."""
@@ -121,32 +151,41 @@ class Families:
         elif parent in self._slices and op.name in KEEPS:
             self._slices[child] = self._slices[parent]
 
-    def resolved(self, unit: Tensor) -> Tensor:
-        """The units by their current numbers: units found to be the same have one."""
-        if self._root is None or not unit.numel():
-            return unit
-        named = (unit >= 0) & (unit < len(self._root))
-        return torch.where(named, self._root[unit.masked_fill(~named, 0).long()], unit)
+    def summed(self, chosen: Tensor, other: Tensor) -> Tensor:
+        """The units of a sum of units that lie side by side: new ones, called after the chosen, and made of both."""
+        kin = self.of(int(chosen.max()))
+        real = chosen >= 0
+        if int(chosen[real].min()) < kin.start:
+            return chosen
+        at = (chosen[real] - kin.start).long()
+        for whole, part in ((chosen, other), (other, chosen)):
+            if self._is_term(part, whole):
+                return whole
+        terms = (torch.arange(kin.size, dtype=chosen.dtype) + kin.start, torch.full((kin.size,), NONE))
+        terms[1][at] = other[real].to(terms[1].dtype)
+        key = (kin.start, hash(tuple(terms[1].tolist())))
+        if key not in self._sums:
+            self.claim(kin.made_by, kin.size, kin.weights, kin.each)
+            self._sums[key] = self._all[-1]
+            self._terms[self._next - kin.size] = terms
+        return torch.where(real, chosen - kin.start + self._sums[key].start, chosen)
 
-    def same(self, pairs: Tensor) -> None:
-        """Units [2, K] that lie side by side in a sum are the same, unless they are of one operation."""
-        if self._root is None or len(self._root) < self._next:
-            grown = torch.arange(self._next, dtype=torch.int32)
-            if self._root is not None:
-                grown[: len(self._root)] = self._root
-            self._root = grown
-        left, right = (self.resolved(row) for row in pairs)
-        both = [(min(a, b), max(a, b)) for a, b in zip(left.tolist(), right.tolist(), strict=True) if a != b]
-        if not both or any(self._kin(a) & self._kin(b) for a, b in both):
-            return
-        now = torch.arange(len(self._root), dtype=torch.int32)
-        for a, b in both:
-            self._members[b] = self._kin(a) | self._kin(b)
-            now[a] = b
-        self._root = now[self._root.long()]
+    def _is_term(self, part: Tensor, whole: Tensor) -> bool:
+        """Whether units are of sums, entry by entry, and others their terms."""
+        if part.shape != whole.shape or int(whole.min()) < 0 or not int(part.max()) < int(whole.min()):
+            return False
+        family = self.of(int(whole.max()))
+        if family.start not in self._terms or int(whole.min()) < family.start:
+            return False
+        at = (whole - family.start).long()
+        terms = [term[at].to(part.dtype) for term in self._terms[family.start]]
+        return any(torch.equal(part, term) for term in terms) or any(self._is_term(part, term) for term in terms)
 
-    def _kin(self, unit: int) -> set[int]:
-        return self._members.get(unit) or {self.of(unit).start}
+    def is_recurrence(self, units: Sequence[Tensor]) -> bool:
+        """Whether the first step has no state to add, and all the others are sums of the same kind with one."""
+        first, *rest = units
+        last = rest[-1]
+        return all(unit is last or torch.equal(unit, last) for unit in rest) and self._is_term(first, last)
 
     def of(self, unit: int) -> Family:
         """The family of a unit."""

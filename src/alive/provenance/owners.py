@@ -19,6 +19,18 @@ LOST = 1 << 30  # not understood
 ANYTHING = -1  # in `behind`: all bits
 
 
+class Recipe(NamedTuple):
+    """How weights are made of others (see `copies`).
+
+    numbers  makes them again, with numbers of their own in place of the parameters
+    chosen   how many rows of a table the data chose for it; 0 if they chose nothing
+    """
+
+    numbers: Callable[[bool, dict[int, Tensor]], Tensor]
+    depth: int = 0
+    chosen: int = 0
+
+
 class Owners(NamedTuple):
     """Of one tensor: the owners of its entries, and how they came about.
 
@@ -32,6 +44,7 @@ class Owners(NamedTuple):
     behind   bits of the activations that lie on some path to it
     choice   bits of the choices (top-k, argmax) whose indices or values it is made of
     why      how the owners were lost
+    made     of weights that are made of others, or of rows of them that the data choose: how
     """
 
     point: Tensor
@@ -46,6 +59,7 @@ class Owners(NamedTuple):
     behind: int = 0
     choice: int = 0
     why: str = ""
+    made: Recipe | None = None
 
     def of_points(self, t: Tensor) -> bool:
         """Whether the tensor may hold something of each point, and not only a statistic over them."""
@@ -144,11 +158,11 @@ def reduced(owner: Tensor, axes: Sequence[int]) -> Tensor:
     return torch.where((low == high) | (high == LOST), high, MANY)
 
 
-def refined(a: Tensor, b: Tensor, same: Callable[[Tensor], None] = lambda pairs: None) -> Tensor:
+def refined(a: Tensor, b: Tensor, summed: Callable[[Tensor, Tensor], Tensor] = lambda chosen, other: chosen) -> Tensor:
     """Unit of a sum: the finer of two ways to divide into units, where one refines the other; else lost.
 
-    So units that lie side by side, as on the two branches of a skip, stay, and are the `same` from then on; a gate of
-    one unit gives way to what it gates; and units that lie across each other, as in an outer sum, are lost.
+    Units that lie side by side, as on the two branches of a skip, are `summed`; a gate of one unit gives way to what
+    it gates; and units that lie across each other, as in an outer sum, are lost.
     """
     real = (a >= 0) & (b >= 0)
     if not bool((real & (a != b)).any()):
@@ -162,9 +176,8 @@ def refined(a: Tensor, b: Tensor, same: Callable[[Tensor], None] = lambda pairs:
     for which in sorted((0, 1), key=lambda k: (-kinds[k], k != later)):
         chosen, other = (a, b) if which == 0 else (b, a)
         if kinds[which] == pairs.shape[1] and not bool(((chosen < 0) & (other >= 0)).any()):
-            if kinds[0] == kinds[1] > 1:
-                same(pairs)
-            return squeezed(chosen).clone()
+            found = summed(chosen, other) if kinds[0] == kinds[1] > 1 else chosen
+            return squeezed(found).clone()
     return torch.full_like(a, LOST)
 
 

@@ -31,6 +31,7 @@ from ..torch_private import (
     tree_leaves,
 )
 from .choices import Choices
+from .copies import recipe
 from .families import Families, Family
 from .masking import looks_up, masks_units
 from .memory import Memory
@@ -149,7 +150,7 @@ class Tracker(TorchDispatchMode):
         if found is None:
             found = constant(0, ("scalar", id(t))) if not t.ndim else foreign(t.ndim)
             self._put(t, found)
-        return found._replace(unit=self.families.resolved(found.unit))
+        return found
 
     def __enter__(self) -> Tracker:
         # What is compiled in part runs as it is written meanwhile, and is compiled at its next call.
@@ -235,12 +236,14 @@ class Tracker(TorchDispatchMode):
         if any(carried) and op.name not in RULES and torch.Tag.pointwise not in op.func.tags and not op.func.is_view:
             self.choices.lose(reduce(int.__or__, carried))
         if written:
-            for t, owners, choice in zip(written, results, carried, strict=False):
+            for k, (t, owners, choice) in enumerate(zip(written, results, carried, strict=False)):
                 owners = owners or lost(t.ndim, op.fault or f"{op.func} is not followed")
-                self.memory.write(t, owners._replace(choice=choice))
+                self.memory.write(t, owners._replace(choice=choice, made=recipe(op, k)))
             return
-        for t, owners, choice in zip(outputs, [*results, *[None] * len(outputs)], carried, strict=False):
-            owners = owners or self._lost(op, t)
+        for k, (t, owners, choice) in enumerate(
+            zip(outputs, [*results, *[None] * len(outputs)], carried, strict=False)
+        ):
+            owners = (owners or self._lost(op, t))._replace(made=recipe(op, k))
             if not _fits(owners, t):
                 self.faults.append(f"{op.func}: owners {list(owners.point.shape)} of {list(t.shape)}")
                 owners = self._lost(op, t)

@@ -30,10 +30,10 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         return _plain_units(op, owners, ndim)
     point, unit = aligned(data[0].point, ndim), aligned(data[0].unit, ndim)
     for o in data[1:]:
-        point, unit = joined(point, aligned(o.point, ndim)), refined(unit, aligned(o.unit, ndim), families.same)
+        point, unit = joined(point, aligned(o.point, ndim)), refined(unit, aligned(o.unit, ndim), families.summed)
     for o in owners:
         if not o.data:
-            unit = refined(unit, aligned(o.unit, ndim), families.same)
+            unit = refined(unit, aligned(o.unit, ndim), families.summed)
     more: dict[str, Any] = {}
     if any(_varies(t, d) for t in operands if not op.of(t).data for d in range(-ndim, 0) if point.shape[d] > 1):
         more["pure"] = False  # a number for each point that did not come with the batch, as targets

@@ -124,6 +124,8 @@ def _units_of(parts: Sequence[Tensor], owners: Sequence[Owners], dim: int, famil
     """
     units, points = [o.unit for o in owners], [o.point for o in owners]
     named = [_names(unit) for unit in units]
+    if len(parts) > 2 and not any(dim in varying(unit) for unit in units) and families.is_recurrence(units):
+        return [units[-1]] * len(units)
     if not _overlap(named):
         kin = {families.of(int(names.max())).start for names in named if len(names)}
         return [_renamed(unit, families) for unit in units] if len(kin) > 1 else units

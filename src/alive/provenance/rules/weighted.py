@@ -31,7 +31,7 @@ def _with(op: Op, product: Owners, bias: Tensor | None, families: Families) -> O
     o, ndim = op.of(bias), product.point.ndim
     return op.made(
         joined(product.point, aligned(o.point, ndim)),
-        refined(product.unit, aligned(o.unit, ndim), families.same),
+        refined(product.unit, aligned(o.unit, ndim), families.summed),
         product,
         o,
     )
@@ -125,12 +125,24 @@ def convolved(op: Op, families: Families) -> Results:
             why=X.why or "the weights of a convolution are made of the data",
         )
     if W.weight:
-        return op.made(point, families.fresh(op, w, out.shape[1], out.ndim, 1), X, **WEIGHTED)
+        unit = _kernels(op, w, groups, families) if groups > 1 and point.shape[1] > 1 else None
+        if unit is None:
+            unit = families.fresh(op, w, out.shape[1], out.ndim, 1)
+        return op.made(point, unit, X, **WEIGHTED)
     if groups == x.shape[1] == out.shape[1]:  # a fixed filter, channel by channel
         return op.made(point, _in_space(X.unit, op), X)
     if groups == 1 and w.shape[1 if not op["transposed"] else 0] == 1:
         return op.made(point, nobody(out.ndim, LOST), X, why=X.why or "a fixed filter makes several maps of one")
     return op.made(point, nobody(out.ndim, MANY), X)
+
+
+def _kernels(op: Op, w: Tensor, groups: int, families: Families) -> Tensor | None:
+    """The units of kernels that are copies, as groups for a point each; None where they are not."""
+    if op["transposed"]:
+        found = families.copies(op, w, [1, 3], [groups, w.shape[0] // groups, w.shape[1], -1])
+    else:
+        found = families.copies(op, w, [1], [w.shape[0], -1])
+    return None if found is None else found.view((1, -1) + (1,) * (w.ndim - 2))
 
 
 def _in_space(owner: Tensor, op: Op) -> Tensor:
