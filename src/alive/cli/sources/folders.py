@@ -15,6 +15,7 @@ from ...errors import AliveError
 
 PREFIX = "hf:"
 FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx")
+CODE = re.compile(r"_implementation|kernel_config|kernel_mapping")  # settings by which transformers picks code
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -61,6 +62,7 @@ def has_weights(source: str) -> bool:
 def model(source: str) -> nn.Module:
     """The model of a folder: with its weights, or a fresh start where there is a configuration alone."""
     path = folder(source)
+    _expect_no_code(path, _configuration(path))
     try:
         import transformers
     except ImportError:
@@ -87,9 +89,37 @@ def model(source: str) -> nn.Module:
     return made  # type: ignore[no-any-return]
 
 
+def _configuration(path: Path) -> dict[str, Any]:
+    file = path / "config.json"
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise AliveError(
+            f"{file} cannot be read: {error}", "Save it again with model.save_pretrained(folder)"
+        ) from None
+    if not isinstance(found, dict):
+        raise AliveError(f"{file} holds no configuration", "Save it again with model.save_pretrained(folder)")
+    return found
+
+
+def _expect_no_code(path: Path, settings: Any, name: str = "") -> None:
+    """Refuse settings that name code of another place, which transformers would fetch and import."""
+    if isinstance(settings, dict):
+        for key, value in settings.items():
+            _expect_no_code(path, value, str(key) if not name.endswith("_implementation") else name)
+    elif isinstance(settings, list):
+        for value in settings:
+            _expect_no_code(path, value, name)
+    elif isinstance(settings, str) and CODE.search(name) and not settings.isidentifier():
+        raise AliveError(
+            f"{path}/config.json says {name}={settings!r:.80}, which is code from elsewhere, and is not fetched or run",
+            "Take that line out, or write eager or sdpa",
+        )
+
+
 def _kind(transformers: Any, path: Path) -> Any:
     """The class that the configuration names; AutoModel where it names none."""
-    names = json.loads((path / "config.json").read_text()).get("architectures") or []
+    names = _configuration(path).get("architectures") or []
     if not names:
         return transformers.AutoModel
     found = getattr(transformers, str(names[0]), None)
