@@ -179,7 +179,7 @@ def _over_layers(found: Sequence[str]) -> str:
 
 def _judge_census(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
     model, data = _made(case)
-    before = snapshot(model)
+    before = _after_plain_passes(case)
     census, found = None, Found("right")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -196,6 +196,23 @@ def _judge_census(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
         if wrong:
             return Found("silent", wrong), changed
     return _best(_read(census, true_layers(case, truth), warned) for truth in _readings(case)), changed
+
+
+def _after_plain_passes(case: Case) -> dict[str, Any]:
+    """The model after one pass over every batch, as a census makes it."""
+    model, batches = fresh(case)
+    modes = [module.training for module in model.modules()]
+    model.eval()
+    with torch.no_grad():
+        for batch in batches:
+            try:
+                _run(case, model, batch)
+            except Exception:  # which a census will meet as well
+                break
+    model.train(modes[0])
+    for module, mode in zip(model.modules(), modes, strict=True):
+        module.training = mode
+    return snapshot(model)
 
 
 def _has_selections(case: Case) -> bool:
@@ -525,9 +542,20 @@ def snapshot(model: nn.Module) -> dict[str, Any]:
         seen[f"buffer {name}"] = buffer.detach().clone()
     for name, module in model.named_modules(remove_duplicate=False):
         seen[f"training of {name}"] = module.training
+        own = {key: value for key, value in vars(module).items() if not key.startswith("_") and key != "training"}
+        seen |= {f"attribute {key} of {name}": _kept(value) for key, value in own.items()}
         hooks = {key: value for key, value in vars(module).items() if "hook" in key and isinstance(value, dict)}
         seen |= {f"{key} of {name}": len(value) for key, value in hooks.items()}
     return seen
+
+
+def _kept(value: Any) -> Any:
+    """A copy of what an attribute holds; of what has no value of its own, its kind."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    return value if isinstance(value, int | float | str) else type(value)
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -537,5 +565,6 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 def _same(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
+        a, b = (t.to_dense() if t.layout != torch.strided else t for t in (a, b))
         return a.shape == b.shape and torch.allclose(a.float(), b.float(), rtol=1e-5, atol=1e-6, equal_nan=True)
     return type(a) is type(b) and a == b

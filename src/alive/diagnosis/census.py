@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from ..errors import AliveError
 from ..feed import batches
@@ -21,6 +22,7 @@ from .backward import Backward, Loss, unfrozen
 from .build import build
 from .example import example_of
 from .extremes import extremes
+from .kept import Kept
 from .modes import Modes
 from .record import ALIVE, Census, LayerCensus, Tally, together
 from .signal import UNMEASURED, Signal, measured, of_input
@@ -90,7 +92,7 @@ def census(
                     example = example or example_of(root, batch, points)
                 run = _Run(root, taps, batch, number, points, forward)
                 counted = counter.take(run)
-                total = counted if total is None else together(total, counted)
+                total = counted if total is None else together(*_as_wide(total, counted))
     finally:
         taps.remove()
         modes.restore()
@@ -149,6 +151,7 @@ class _Counter:
     """Watches the forward passes over one batch, and makes its census."""
 
     selects = True  # selections are counted too
+    adds_up = True  # over batches, unit by unit
     checks_choices = True  # in every batch it is seen again what becomes of them
 
     def __init__(self, keep_points: bool, point_axis: int | None = 0, backward: Backward | None = None) -> None:
@@ -159,13 +162,17 @@ class _Counter:
     def take(self, run: _Run) -> Census:
         """Run the model on a batch, and count."""
         self.expect(run.points)
+        kept = Kept(run.model, run.batch)
         output = run(grad=self.backward is not None)
-        if run.taps.book.asked_again:  # some layout has changed: look again
+        if kept.has_changed():  # then no batch can be run twice, so that each is followed at once
+            run.taps.book.moving = True
+        elif run.taps.book.missed and run.forward is None:  # it went another way: look again
+            kept.draw_again()
             self.expect(run.points)
             output = run(grad=self.backward is not None, follow=True)
         self.seen = {name: seen for name, seen in self.seen.items() if seen is not RESERVED}
         if not self.seen:
-            raise without_activations(run.model, run.taps.passed_over, run.taps.unseen.values())
+            raise without_activations(run.model, run.taps.passed_over, run.taps.unseen.values(), run.taps.idle)
         given, made = of_input(run.read, run.points, self.point_axis), batches.main(output, run.points)
         told = None if made is None else measured(made.detach(), run.taps.layout_of_output(made), run.points)
         if self.backward is not None:
@@ -242,6 +249,22 @@ class _Counter:
         if hidden or len(told) < sum(seen.of_points for seen in self.seen.values()):
             overall[(overall != State.DEAD) & (overall != State.BROKEN)] = State.UNKNOWN
         return Census(tuple(layers), Tally.of(overall), alive if self.keep_points else None, unseen, given, made)
+
+
+def _as_wide(*parts: Census) -> Iterator[Census]:
+    """Two parts of one census, each with room for the units that only the other met."""
+    widths: dict[str, int] = {}
+    for layer in (layer for part in parts for layer in part.layers):
+        widths[layer.name] = max(len(layer.top), widths.get(layer.name, 0))
+    for part in parts:
+        yield replace(part, layers=tuple(_widened(layer, widths[layer.name]) for layer in part.layers))
+
+
+def _widened(layer: LayerCensus, width: int) -> LayerCensus:
+    more = (0, width - len(layer.top))
+    if layer.values or not more[1]:
+        return layer
+    return replace(layer, top=pad(layer.top, more, value=-torch.inf), bottom=pad(layer.bottom, more, value=torch.inf))
 
 
 def _labels(seen: Mapping[str, _Seen]) -> dict[str, str]:

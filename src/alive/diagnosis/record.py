@@ -48,6 +48,11 @@ class Tally(NamedTuple):
         """All of them."""
         return sum(self)
 
+    @property
+    def known(self) -> int:
+        """All whose state is known."""
+        return self.total - self.unknown
+
     def plus(self, other: Tally) -> Tally:
         """The two together."""
         return Tally(*map(add, self, other))

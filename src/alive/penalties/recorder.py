@@ -93,7 +93,7 @@ class Recorder:
         layers = _measured(found, joined=self._how in WHOLE)
         shared = [part for run in runs for part in run.parts]
         if runs and not layers:
-            raise without_activations(self._model, self._taps.passed_over, self._taps.unseen.values())
+            raise without_activations(self._model, self._taps.passed_over, self._taps.unseen.values(), self._taps.idle)
         if not any(layers) and not shared:
             return torch.zeros((), device=next(self._root.parameters(), torch.empty(0)).device)
         alone = self._local is self.rule

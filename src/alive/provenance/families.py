@@ -32,14 +32,22 @@ KEEPS = frozenset(
 )
 
 
+Runs = tuple[tuple[Hashable, int, int], ...]
+"""Units in a row, told alike in every pass: of which family, and from which of its units to which."""
+
+
 class Family(NamedTuple):
-    """So many units, from a number on; made with these weights, or with slices of a stack that make so many each."""
+    """So many units, from a number on; made with these weights, or with slices of a stack that make so many each.
+
+    key  what made them, the same in every pass
+    """
 
     start: int
     size: int
     made_by: str
     weights: int
     each: int = 0
+    key: Hashable = None
 
     def named(self, unit: Tensor) -> str:
         """Who made these units: the weights, or one slice of them."""
@@ -65,9 +73,9 @@ class Families:
         self.storages: set[int] = set()  # of parameters
         self.fed = 0  # bits of the activations whose results were weighted again
 
-    def claim(self, made_by: str, size: int, weights: int = 0, each: int = 0) -> int:
+    def claim(self, made_by: str, size: int, weights: int = 0, each: int = 0, *, key: Hashable) -> int:
         """Reserve numbers for new units; returns the first."""
-        family = Family(self._next, size, made_by, weights, each)
+        family = Family(self._next, size, made_by, weights, each, key)
         self._all.append(family)
         self._next += size
         return family.start
@@ -89,7 +97,8 @@ class Families:
         key = (self._memory(weight, source), size, own)
         family = self._known.get(key)
         if family is None or source is None:
-            self.claim(_module(self._names.get(source, "")), own * size, weight.numel())
+            made = _module(self._names.get(source, ""))
+            self.claim(made, own * size, weight.numel(), key=None if source is None else key)
             family = self._known[key] = self._all[-1]
         shape = [1] * ndim
         if axis is not None:
@@ -117,7 +126,8 @@ class Families:
             return None
         key = ("copies", tuple(sorted(names.tolist())))
         if key not in self._known:
-            self.claim(_module(self._names.get(o.source, "")), len(names), len(names) * weight.numel() // found.numel())
+            made_by, weights = _module(self._names.get(o.source, "")), len(names) * weight.numel() // found.numel()
+            self.claim(made_by, len(names), weights, key=key)
             self._known[key] = self._all[-1]
         if o.made.chosen:
             place = torch.searchsorted(*(names.sort().values, found))
@@ -137,7 +147,7 @@ class Families:
         stack, index, count = self._slices[source]
         key = (stack, size, count)
         if key not in self._known:
-            self.claim(_module(self._names.get(stack, "")), count * size, count * weight.numel(), size)
+            self.claim(_module(self._names.get(stack, "")), count * size, count * weight.numel(), size, key=key)
             self._known[key] = self._all[-1]
         start = self._known[key].start + index * size
         shape = [size if d == axis else 1 for d in range(ndim)]
@@ -165,7 +175,8 @@ class Families:
         terms[1][at] = other[real].to(terms[1].dtype)
         key = (kin.start, hash(tuple(terms[1].tolist())))
         if key not in self._sums:
-            self.claim(kin.made_by, kin.size, kin.weights, kin.each)
+            made_of = tuple(self.runs(term) for term in terms)
+            self.claim(kin.made_by, kin.size, kin.weights, kin.each, key=("sum", made_of))
             self._sums[key] = self._all[-1]
             self._terms[self._next - kin.size] = terms
         return torch.where(real, chosen - kin.start + self._sums[key].start, chosen)
@@ -186,6 +197,23 @@ class Families:
         first, *rest = units
         last = rest[-1]
         return all(unit is last or torch.equal(unit, last) for unit in rest) and self._is_term(first, last)
+
+    def runs(self, units: Tensor) -> Runs | None:
+        """Units by their numbers, as they are told in every pass; None where they cannot be."""
+        values = units.flatten().tolist()
+        found: list[tuple[Hashable, int, int]] = []
+        begin = 0
+        for k in range(1, len(values) + 1):
+            first = values[begin]
+            family = self.of(first) if first >= 0 else None
+            end = first + 1 if family is None else family.start + family.size
+            if family is not None and family.key is None:
+                return None
+            if k == len(values) or values[k] != values[k - 1] + 1 or values[k] >= end:
+                start = first if family is None else first - family.start
+                found.append((None if family is None else family.key, start, start + k - begin))
+                begin = k
+        return tuple(found)
 
     def of(self, unit: int) -> Family:
         """The family of a unit."""

@@ -72,7 +72,7 @@ def _owners(tracker: Tracker, x: Tensor, number: int, points: int | None, point_
     unit = nobody(x.ndim)
     if x.ndim == 2 and x.is_floating_point():  # in a table [N, features] there is no doubt which axis holds the points
         axis = 1 - point_axis % 2
-        start = tracker.families.claim("input", x.shape[axis])
+        start = tracker.families.claim("input", x.shape[axis], key=("input", number))
         unit = torch.arange(start, start + x.shape[axis], dtype=torch.int32).unsqueeze(1 - axis)
     return Owners(point, unit)
 

@@ -12,7 +12,6 @@ from ..errors import fault_of_ours
 from .families import Family
 from .owners import LOST, MANY, Owners, compact, reduced, varying
 
-FEW = 4  # points; with fewer, an order that depends on the data may look fixed by chance
 MAJOR, MINOR = "major", "minor"  # in an axis of k·n entries: entry i is of i // k, or of i % n
 LOST_IS = "it is not known which entry belongs to which"  # point, or unit
 
@@ -84,7 +83,6 @@ class Layout(NamedTuple):
     points, units  whether they are known
     fixed          whether it holds for other sizes too
     moves          whether the data decide it
-    perhaps        whether they might: data were involved, but this pass does not show it
     """
 
     place: Grid | Scattered
@@ -95,8 +93,8 @@ class Layout(NamedTuple):
     weights: int = 0
     fixed: bool = True
     moves: bool = False
-    perhaps: bool = False
     axes: tuple[int, int] | None = None  # of points and units, where all is known and there is one of each
+    names: Tensor | None = None  # of the units, by the families of the pass
 
     @property
     def known(self) -> bool:
@@ -129,7 +127,7 @@ def read(owners: Owners, z: Tensor, points: int, family: Family | None = None, d
 def _read(owners: Owners, z: Tensor, points: int, family: Family | None, doubt: str) -> Layout:
     made = ("", 0) if family is None else (family.named(owners.unit), family.weights)
     if not (doubt or owners.picked or owners.placed) and (usual := _usual(owners, z, points)) is not None:
-        return Layout(usual, True, True, (), *made, axes=usual.axes)
+        return Layout(usual, True, True, (), *made, axes=usual.axes, names=owners.unit.flatten())
     point, why_points = (None, doubt) if doubt else _told(owners.point, "point")
     unit, why_units = _told(owners.unit, "unit")
     if unit is not None and owners.picked:
@@ -138,16 +136,18 @@ def _read(owners: Owners, z: Tensor, points: int, family: Family | None, doubt: 
         _worded(what, reason, owners.why) for what, reason in (("points", why_points), ("units", why_units)) if reason
     )
     place: Grid | Scattered | None = _grid(point, unit, z, points) if z.numel() else _empty(point, unit, z)
+    names = None if unit is None else unit.unique()
     if place is None or _partly(unit, family, owners.placed):
         numbered = None if unit is None else _numbered(unit, point, family, owners.placed)
         if unit is not None and numbered is None:
             why, unit = (*why, "units: the data choose the weights that make them, which are not one family"), None
+        if unit is not None and numbered is not None and family is not None and numbered[1] != len(unit.unique()):
+            names = torch.arange(family.start, family.start + family.size)
         place = _scattered(point, numbered, z)
     # With one point or one unit any axis would do, and the next batch may show another.
     fixed = isinstance(place, Grid) and (point is None or bool(place.points)) and (unit is None or bool(place.units))
-    moves = owners.placed and (isinstance(place, Scattered) or points < FEW)
     axes = place.axes if isinstance(place, Grid) and point is not None and unit is not None else None
-    return Layout(place, point is not None, unit is not None, why, *made, fixed, moves, owners.placed, axes)
+    return Layout(place, point is not None, unit is not None, why, *made, fixed, owners.placed, axes, names)
 
 
 def _usual(owners: Owners, z: Tensor, points: int) -> Grid | None:

@@ -86,20 +86,21 @@ class Tracker(TorchDispatchMode):
         self._recent: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)
         self._activated: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)  # what came out of activations
         self._stance: Any = None
+        self._scalars = 0  # met so far, that came from outside
         self._names: dict[Any, str] = {}
         self.families = Families(self._names)
         self.choices = Choices()
         for name, p in root.named_parameters(remove_duplicate=False):
             if not isinstance(p, UninitializedParameter):
                 self._enter_weight(p, name)
-        for _, b in root.named_buffers():
+        for name, b in root.named_buffers():
             if not isinstance(b, UninitializedBuffer):
-                self._put(b, constant(b.ndim, ("buffer", id(b))))
-        for module in root.modules():
-            for value in vars(module).values():
-                for t in _tensors(value) if isinstance(value, Tensor | list | tuple) else ():
+                self._put(b, constant(b.ndim, ("buffer", name)))
+        for path, module in root.named_modules():
+            for name, value in vars(module).items():
+                for place, t in enumerate(_tensors(value) if isinstance(value, Tensor | list | tuple) else ()):
                     if not isinstance(t, nn.Parameter):
-                        self._put(t, constant(t.ndim, ("attribute", id(t))))
+                        self._put(t, constant(t.ndim, ("attribute", path, name, place)))
 
     def _enter_weight(self, p: Tensor, name: str) -> Owners:
         source = ("parameter", name or id(p))
@@ -148,7 +149,8 @@ class Tracker(TorchDispatchMode):
         if (found is None or not (found.data or found.weight)) and _is_weight(t):
             return self._enter_weight(t, "")
         if found is None:
-            found = constant(0, ("scalar", id(t))) if not t.ndim else foreign(t.ndim)
+            self._scalars += not t.ndim
+            found = constant(0, ("scalar", self._scalars)) if not t.ndim else foreign(t.ndim)
             self._put(t, found)
         return found
 

@@ -1,19 +1,23 @@
 """What is known of the layouts of a model's taps, and when to look again.
 
-A pass is followed operation by operation (`provenance`) until the layouts are known; later passes look them up, and
-check that they fit. What the data decide anew each time, as who is sent to which expert, is followed each time.
+A pass is followed operation by operation (`provenance`) until the layouts are known; a later pass looks them up where
+its trace is that of one that was followed. What the data decide anew each time, as who is sent to which expert, is
+followed each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
 
 from ..provenance import Layout
+from .trace import Look, Mark
 
-LOOKS = 3  # passes of new shapes that are followed, before sizes that fit are trusted
+LOOKS = 3  # passes of new shapes that are followed, before what they have in common is trusted
+AGAIN = 32  # the most passes that are followed because one did not fit
+TRACES = 64  # that are kept of a call
 
 
 class Entry(NamedTuple):
@@ -22,57 +26,111 @@ class Entry(NamedTuple):
     name: str
     layout: Layout | None
     shape: tuple[int, ...]
-    trace: int  # of the weighted operations before it
+    mark: Mark | None  # of the pass before it; None where that is not seen
     where: str = ""  # the line of the user's that calls it
     noun: str = "unit"
     floor: float | None = None  # of a choice: at or below it, what was chosen is set to zero afterwards
     ranks: tuple[int, ...] | None = None  # of a choice: which of the chosen are used, where not all are
 
+    def fits(self, z: Tensor, points: int) -> bool:
+        """Whether another tensor can lie as this one did."""
+        layout = self.layout
+        return layout is None or z.shape == self.shape or (layout.fixed and layout.fits(z, points))
+
 
 class Book:
-    """Layouts by base name and number of the call in its pass."""
+    """Layouts by base name and number of the call in its pass, and by the trace that leads to it."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, int], Entry] = {}
-        self._exact: dict[tuple[str, int, tuple[int, ...]], Entry] = {}  # those that hold for their own shape alone
+        self._entries: dict[tuple[str, int], dict[Mark | None, tuple[Entry, Look]]] = {}
         self._seen: set[Hashable] = set()
+        self._look = Look((), [])
         self._looks = 0  # passes followed so far
-        self._perhaps = False  # whether the data may decide layouts, and have not shown it
+        self._again = 0  # passes that are to be followed because one did not fit
+        self._misses = 0
+        self._shapes: Hashable = None
         self.moving = False  # whether the data decide layouts
-        self.asked_again = False  # something did not fit
+        self.missed = False  # something in this pass did not fit
 
     def wants(self, shapes: Hashable) -> bool:
-        """Whether a pass on inputs of these shapes is to be followed."""
-        if self.moving or self.asked_again or not self._entries:
+        """Whether a pass that begins, on inputs of these shapes, is to be followed."""
+        self._shapes, self.missed = shapes, False
+        if self.moving or self._again > 0 or not self._entries:
             return True
-        return self._looks < LOOKS and (self._perhaps or shapes not in self._seen)
+        return self._looks < LOOKS and shapes not in self._seen
 
-    def begin(self, shapes: Hashable) -> None:
-        """A pass is followed."""
-        self._seen.add(shapes)
+    def begin(self, look: Look) -> None:
+        """The pass is followed."""
+        self._seen.add(self._shapes)
+        self._look = look
         self._looks += 1
-        self.asked_again = False
+        self._again -= self._again > 0
+
+    def miss(self) -> None:
+        """A call did not fit: the next passes are followed, the more the more often that happens."""
+        if not self.missed:
+            self.missed = True
+            self._misses += 1
+            self._again = max(self._again, min(2**self._misses, AGAIN))
 
     def note(self, base: str, number: int, entry: Entry) -> None:
         """What a followed pass found."""
-        self._entries[base, number] = entry
-        if entry.layout is not None and not entry.layout.fixed and not entry.layout.moves:
-            self._exact[base, number, entry.shape] = entry
+        known = self._entries.setdefault((base, number), {})
+        known.pop(entry.mark, None)
+        known[entry.mark] = (entry, self._look)
+        if len(known) > TRACES:
+            del known[next(iter(known))]
         if entry.layout is not None:
             self.moving |= entry.layout.moves
-            self._perhaps |= entry.layout.perhaps
 
-    def find(self, base: str, number: int, z: Tensor, points: int, trace: int) -> Entry | None:
+    def find(
+        self, base: str, number: int, z: Tensor, points: int, mark: Mark | None, look: Look | None = None
+    ) -> Entry | None:
         """The entry of a call in a pass that is not followed; None if it does not fit."""
-        entry = self._entries.get((base, number))
-        if self._exact:
-            entry = self._exact.get((base, number, tuple(z.shape)), entry)
-        if entry is None or (ANY not in (trace, entry.trace) and entry.trace != trace):
+        known = self._entries.get((base, number))
+        if not known:
             return None
-        layout = entry.layout
-        if layout is None or z.shape == entry.shape or (layout.fixed and layout.fits(z, points)):
-            return entry
+        if mark is None or look is None:  # nothing is seen of what leads there
+            fit = [entry for entry, _ in reversed(known.values()) if entry.shape == z.shape or entry.fits(z, points)]
+            return next((entry for entry in fit if entry.shape == z.shape), fit[0] if fit else None)
+        same = known.get(mark)
+        if same is not None:
+            return same[0] if same[0].fits(z, points) else None
+        return None if self._shapes in self._seen else _alike(known, z, points, mark, look)
+
+
+def _alike(
+    known: dict[Mark | None, tuple[Entry, Look]], z: Tensor, points: int, mark: Mark, look: Look
+) -> Entry | None:
+    """The entry of a pass on inputs of other sizes, whose trace is the same but for numbers that the sizes explain."""
+    found = [pair for m, pair in known.items() if m is not None and m[::2] == mark[::2]]
+    entry = found[-1][0] if found else None
+    if entry is None or not entry.fits(z, points) or len({(e.name, _place(e)) for e, _ in found}) > 1:
         return None
+    looks = [before for _, before in found]
+    sizes = [*(before.sizes for before in looks), look.sizes]
+    for k in range(mark.length):
+        numbers = [*(before.numbers[k] for before in looks), look.numbers[k]]
+        if len(set(numbers)) > 1 and not _explained(numbers, sizes):
+            return None
+    return entry
 
 
-ANY = -1  # a trace that fits all
+def _place(entry: Entry) -> Hashable:
+    """What of a layout holds for other sizes too."""
+    layout = entry.layout
+    return None if layout is None else (layout.place if layout.fixed else None, layout.points, layout.units)
+
+
+def _explained(values: Sequence[int], sizes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether one size of the inputs, or a product of two, says what a number is, up to a factor or a term."""
+    if len({len(each) for each in sizes}) > 1:
+        return False
+    columns = list(zip(*sizes, strict=True))
+    products = [tuple(a * b for a, b in zip(c, d, strict=True)) for c in columns for d in columns]
+    for column in (*columns, *products):
+        rates = {v / n for v, n in zip(values, column, strict=True) if n}
+        steps = {v - n for v, n in zip(values, column, strict=True)}
+        if len(set(column)) > 1 and (len(rates) == 1 or len(steps) == 1):
+            return True
+    return False

@@ -36,7 +36,7 @@ class Output:
                     f"{self.unit_axis}, and returned {list(y.shape)}",
                     "Declare the axes that its output has: outputs={MyModule: Output(unit_axis=-1, point_axis=0)}",
                 )
-            start = tracker.families.claim(path, y.shape[self.unit_axis])
+            start = tracker.families.claim(path, y.shape[self.unit_axis], key=path)
             names = torch.arange(start, start + y.shape[self.unit_axis], dtype=torch.int32)
             rows = torch.arange(points, dtype=torch.int32)
             before = tracker.owners(y)

@@ -16,7 +16,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from ..torch_private import forget_forward_hook, forward_hooks_of, module_call
-from .book import ANY
 from .kinds import JUMP, MASKS, READERS, UNIT_AXIS, is_pre_activation
 from .models import bare
 from .records import Place, Unseen, Watcher
@@ -40,12 +39,22 @@ class Mode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         taps = self.taps
-        if taps._deaf or not taps._running:
+        if taps._deaf or not (taps._running or taps._is_traced):
             return func(*args, **kwargs)
+        out = self._called(func, args, kwargs) if taps._running else func(*args, **kwargs)
+        if taps._is_traced:
+            if torch.compiler.is_compiling():
+                taps._is_traced = False
+            else:
+                taps.trace.note(func, args, kwargs, out)
+        return out
+
+    def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A call inside a module."""
+        taps = self.taps
         if func in UNIT_AXIS:
             if taps._sizes is not None:
                 return taps._sizes.made(func, func(*args, **kwargs), UNIT_AXIS[func])
-            taps._trace = ANY if taps._trace == ANY or torch.compiler.is_compiling() else _next(taps._trace, func, args)
         elif func in READERS:
             seen = READERS[func](*args, **kwargs)
             if seen is not None and is_pre_activation(seen.z):
@@ -107,12 +116,6 @@ class _Leave(_Hook):
         taps = self.taps
         if not taps._quick or module is taps._outermost or taps._thread != get_ident():
             taps._leave(self.place, output)
-
-
-def _next(trace: int, func: Any, args: tuple[Any, ...]) -> int:
-    """The trace after one more weighted operation: which, and with which parameter."""
-    weight = args[1] if len(args) > 1 else None
-    return hash((trace, func, id(weight) if type(weight) is nn.Parameter else 0))
 
 
 def idle(*args: Any) -> None:

@@ -80,8 +80,13 @@ def expect_no_replica(module: nn.Module) -> None:
         )
 
 
-def without_activations(model: nn.Module, passed_over: Iterable[str] = (), unseen: Iterable[Unseen] = ()) -> AliveError:
-    """What to say of a model in which no tap was met, or only taps that `layers` passed over, or ones not counted."""
+def without_activations(
+    model: nn.Module, passed_over: Iterable[str] = (), unseen: Iterable[Unseen] = (), idle: Iterable[str] = ()
+) -> AliveError:
+    """What to say of a model in which no tap was met, or only taps that `layers` passed over, or ones not counted.
+
+    idle  activations of what depends on no data
+    """
     if missed := next(iter(unseen), None):
         why, _, cure = missed.why.partition("; declare")
         return AliveError(
@@ -92,6 +97,11 @@ def without_activations(model: nn.Module, passed_over: Iterable[str] = (), unsee
             f"no tap matches the patterns in layers; there are {', '.join(names[:8])}{' ...' * (len(names) > 8)}",
             'Patterns are shell-like and match whole names: layers=["features.*"]',
         )
+    if names := list(idle):
+        ran = (
+            f"no one-sided activation got anything that depends on the data: {', '.join(names[:8])} got only constants"
+        )
+        return AliveError(f"{ran} and weights", CURE)
     root = bare(model)
     made_of = ", ".join(sorted({type(m).__name__ for m in root.modules() if not list(m.children())}))
     ran = f"no one-sided activation ran in {type(root).__name__} (it is made of {made_of or 'no modules'})"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..functional.activations import Activation
-from ..provenance import Layout, Owners, Tracker, read, tensors
+from ..provenance import Owners, Tracker, tensors
 from ..provenance.choices import LOOKS_UP, ODD, READ, STACKED
 from ..provenance.owners import LOST
 from .book import Entry
@@ -80,9 +80,9 @@ class Selecting:
         """A choice in a pass that is not followed."""
         taps = self._taps
         base, number = self._call(Activation(choice.name))
-        entry = taps.book.find(base, number, choice.z, taps._points, taps._trace)
+        entry = taps.find(base, number, choice.z)
         if entry is None:
-            taps.book.asked_again = True
+            taps.book.miss()
         elif entry.layout is not None:
             choice = choice._replace(taken=taken_of(entry.ranks, choice))
             self._emit(entry, choice, choice.selection(entry.noun, entry.floor))
@@ -99,7 +99,7 @@ class Selecting:
         base, number = self._call(Activation(choice.name))
         owners = tracker.owners(choice.z)
         if not owners.data:
-            taps.book.note(base, number, Entry(base, None, tuple(choice.z.shape), taps._trace))
+            taps.book.note(base, number, Entry(base, None, tuple(choice.z.shape), taps.mark(choice.z)))
             return
         bit = tracker.choices.begin(choice.size, choice.ids.shape, owners.unit)
         marked = {bit: choice.ids if choice.result is None else choice.result}
@@ -114,7 +114,7 @@ class Selecting:
             taps._masks.note_softmax(scores)
         kept = choice._replace(z=scores, ids=choice.ids.clone(), values=None, result=None)
         slot, path = reserve and reserve(), taps._running[-1].path
-        self._waiting.append(Waiting(kept, base, number, bit, owners, taps._trace, where, slot, path))
+        self._waiting.append(Waiting(kept, base, number, bit, owners, taps.mark(choice.z), where, slot, path))
 
     def is_read(self, t: Tensor) -> None:
         """Python reads a tensor."""
@@ -173,16 +173,15 @@ class Selecting:
                 taps.tell_unseen(each.base, LOOKS_ELSEWHERE, each.path)
             elif units and READ in uses and choice.name != SORTS:
                 taps.tell_unseen(each.base, READ_BY_PYTHON, each.path)
-            taps.book.note(each.base, each.number, Entry(each.base, None, shape, each.trace))
+            taps.book.note(each.base, each.number, Entry(each.base, None, shape, each.mark))
             return
         owners = each.owners if units else by_axis(each, uses.get(LOOKS_UP) or uses[STACKED], tracker)
         if tracker.choices.is_of_several_tables(each.bit):
             owners = owners._replace(unit=torch.full_like(owners.unit, LOST), why=SEVERAL)
-        layout = read(owners, choice.z, taps._points, tracker.family(owners), taps._doubt())
-        name = taps._name(each.base, layout.made_by)
+        name, layout = taps._laid(each.base, choice.z, owners)
         taken = tracker.choices.taken(each.bit)
         ranks = ranks_of(taken, choice)
-        entry = Entry(name, layout, shape, each.trace, each.where, noun, self._floors.get(each.bit), ranks)
+        entry = Entry(name, layout, shape, each.mark, each.where, noun, self._floors.get(each.bit), ranks)
         choice = choice._replace(taken=None if bool(taken.all()) else taken)
         selection = choice.selection(noun, entry.floor)
         decoded = tracker.choices.decoded(each.bit, choice.z.numel())
@@ -241,12 +240,12 @@ class Selecting:
                 taps._unfollowed("mask")
         if told and seen.activation is not JUMP:  # signs, and other numbers of few values, are no scores
             told = len(scores.detach().unique()) > FEW
-        entry = Entry(base, None, tuple(scores.shape), taps._trace)
+        entry = Entry(base, None, tuple(scores.shape), taps.mark(scores))
         if told:
             self._passed_on |= tracker.owners(seen.gate.mask).choice
-            layout = read(owners, scores, taps._points, tracker.family(owners), taps._doubt())
+            name, layout = taps._laid(base, scores, owners)
             where = line_of_call(taps._outermost, inside=taps._running[-1].is_activation)
-            entry = Entry(taps._name(base, layout.made_by), layout, entry.shape, taps._trace, where, LATENT)
+            entry = Entry(name, layout, entry.shape, taps.mark(scores), where, LATENT)
         taps.book.note(base, number, entry)
         return entry
 
@@ -311,9 +310,8 @@ class Selecting:
     def _declared(self, place: Place, number: int, scores: Tensor, owners: Owners, tracker: Tracker) -> Entry:
         taps = self._taps
         assert place.selects is not None
-        layout: Layout = read(owners, scores, taps._points, tracker.family(owners), taps._doubt())
-        name = taps._name(place.path, layout.made_by)
-        entry = Entry(name, layout, tuple(scores.shape), taps._trace, noun=place.selects.noun)
+        name, layout = taps._laid(place.path, scores, owners)
+        entry = Entry(name, layout, tuple(scores.shape), taps.mark(scores), noun=place.selects.noun)
         taps.book.note(place.path, number, entry)
         return entry
 
@@ -321,7 +319,7 @@ class Selecting:
 def _by_count(tracker: Tracker, place: Place, asked: Owners, ndim: int) -> Owners:
     """The owners of a row of candidates for each index that a module returned."""
     assert place.selects is not None
-    start = tracker.families.claim(place.path, place.selects.count)
+    start = tracker.families.claim(place.path, place.selects.count, key=place.path)
     names = torch.arange(start, start + place.selects.count, dtype=torch.int32)
     return Owners(asked.point.unsqueeze(-1), names.view([1] * ndim + [-1]))
 

@@ -25,17 +25,21 @@ from ..functional.activations import Activation
 from ..provenance import Layout, Owners, Tracker, count, enter, read, tensors
 from ..torch_private import FakeTensor
 from .batch import Batch, shapes_of
-from .book import ANY, Book, Entry
+from .book import Book, Entry
 from .closed import Closed
 from .declared import Output, declared, expect_outputs
 from .hooks import Mode, hooks_on, idle, is_on_stack
 from .kinds import DECLARED, PLAIN, RELU, Masks, Seen, is_pre_activation
 from .lines import line_of_call
 from .models import bare, expect_declared, expect_no_replica, named_modules, tell_hidden
+from .names import Names
 from .records import Call, Place, Tap, Unseen, Watcher, label
 from .selecting import Selecting
 from .selections import Selection, Selects, expect_selects
 from .sizes import Sizes, follows, rows_of
+from .trace import Mark, Trace
+
+OTHERWISE = "the model went another way in this pass than in those that were followed"
 
 
 class Taps:
@@ -67,6 +71,7 @@ class Taps:
         self.book = Book()  # of the module whose pass runs; a part that is called by itself has its own
         self._books = {"": self.book}
         self.passed_over: dict[str, None] = {}  # names that match none of the patterns
+        self.idle: dict[str, None] = {}  # names of activations of what depends on no data
         self.unseen: dict[str, Unseen] = {}
         self.aside: set[str] = set()  # taps that turned out to be no layers
         self.through: frozenset[str] | None = None  # taps on every path to the output, once a pass was followed
@@ -85,13 +90,14 @@ class Taps:
         self._inside = ""  # what paths below the outermost module begin with
         self._calls: dict[str, int] = {}  # of each base name in this pass
         self._missed: dict[str, int] = {}  # one-sided operations of each name in this pass that no call shows
-        self._uses: dict[tuple[str, str], int] = {}  # of each maker, by base name, in this pass
-        self._names: dict[tuple[str, str, int], str] = {}
+        self._names = Names()
         self._points = 0
         self._unclear = ""  # why no points can be told in this pass
         self._tracker: Tracker | None = None
         self._batch: Batch | None = None  # of which this pass is a part
-        self._trace = ANY
+        self.trace = Trace()
+        self._is_traced = False
+        self._is_own_mode = False  # whether it was entered for this pass, and not for a batch
         self._sizes: Sizes | None = None  # where a pass cannot be followed
         self._masks = Masks()
         self._selecting = Selecting(self) if getattr(watcher, "selects", False) else None
@@ -137,21 +143,19 @@ class Taps:
         """All passes inside are over one batch of so many points, whichever parts of it they take."""
         shapes = shapes_of(batch)
         self._points, self._batch = points, Batch(batch, self._point_axis)
-        self._calls, self._uses, self._crossed, self._missed = {}, {}, [], {}
-        self._unclear = "" if points else "the batch shows none"
-        tracker = None
-        if (self.book.wants(shapes) if follow is None else follow) and follows():
-            self.book.begin(shapes)
-            tracker = self._tracker = Tracker(self._root, self._unfollowed)
-            enter(tracker, batch, points or None, self._point_axis)
+        self._calls, self._crossed, self._missed = {}, [], {}
+        self._unclear = "" if points else "no tensor of the batch shows how many there are"
+        self._read(shapes, batch)
+        wanted = self.book.wants(shapes)
+        tracker: AbstractContextManager[Any] = nullcontext()
+        if (wanted if follow is None else follow) and follows():
+            tracker = self._tracker = self._tracked(batch, points or None)
         try:
-            if tracker is None:
+            with self._mode, tracker:  # the mode sees what is done between passes too
                 yield
-            else:
-                with tracker:
-                    yield
         finally:
             self._tracker = self._batch = None
+            self._is_traced = False
 
     def _enter(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._running and self._elsewhere():
@@ -187,7 +191,7 @@ class Taps:
         elif is_pre_activation(z):
             entry = self._looked_up(path, number, z)
             self._watched(entry, z, RELU, False, idle, is_shown=True)
-            if entry.layout is not None and not self._layers and not self.book.asked_again:
+            if entry.layout is not None and not self._layers and not self.book.missed:
                 layout = declared(self._unit_axes, entry.name, z, entry.layout, self._warn)
                 tap = Tap(entry.name, RELU, layout, entry.where)
                 self._shown[path, number] = (z.shape, z.dtype, tap, module in self._closed.unshared)
@@ -197,8 +201,9 @@ class Taps:
         self._deaf, self._sizes = 0, None
         self._outermost, self._thread = module, 0
         compiling = torch.compiler.is_compiling()
-        self._trace = ANY if compiling else 0
-        if not compiling:
+        if compiling:
+            self._is_traced = False
+        else:
             expect_no_replica(module)
             self._thread, self._handled = get_ident(), sys.exc_info()[1]
             self._masks.clear()
@@ -208,10 +213,12 @@ class Taps:
         self._follow(inputs, compiling)
         self._quick = not compiling and self._is_quick(inputs)
         if self._quick:
-            self._trace = ANY
+            self._is_traced = False
         else:
             self._shown.clear()
-            self._mode.__enter__()
+            if self._batch is None:
+                self._mode.__enter__()
+                self._is_own_mode = True
         self.watcher.begin()
 
     def _is_quick(self, inputs: tuple[Any, Any]) -> bool:
@@ -234,19 +241,41 @@ class Taps:
         if self._batch is not None:
             self._batch.enter(inputs)
         else:
-            self._calls, self._uses, self._crossed, self._missed, self._unclear = {}, {}, [], {}, ""
+            self._calls, self._crossed, self._missed, self._unclear = {}, [], {}, ""
+            self._is_traced = False
             if compiling or not follows() or not all(map(_has_values, self._givens(inputs))):
                 self._points, self._sizes = rows_of(inputs, self._point_axis), Sizes()
                 return
             points = count(inputs, self._point_axis)
             self._points = points or 0
             if points is None:
-                self._unclear = "the inputs show none"
-            if self.book.wants(shapes := shapes_of(inputs)):
-                self.book.begin(shapes)
-                self._tracker = Tracker(self._root, self._unfollowed)
-                enter(self._tracker, inputs, points, self._point_axis)
+                self._unclear = "no tensor among the inputs shows how many there are"
+            self._read(shapes := shapes_of(inputs), inputs)
+            if self.book.wants(shapes):
+                self._tracker = self._tracked(inputs, points)
                 self._tracker.__enter__()
+
+    def _read(self, shapes: tuple[Any, ...], inputs: Any) -> None:
+        """The trace of a pass begins."""
+        self._is_traced = True
+        self._names.begin()
+        self.trace.begin(shapes, tensors(inputs))
+
+    def _tracked(self, inputs: Any, points: int | None) -> Tracker:
+        """What follows the pass that begins."""
+        self.trace.holds(self._root)
+        self.book.begin(self.trace.look)
+        tracker = Tracker(self._root, self._unfollowed)
+        enter(tracker, inputs, points, self._point_axis)
+        return tracker
+
+    def mark(self, z: Tensor) -> Mark | None:
+        """Where in the trace of this pass z is; None where that is not seen."""
+        return self.trace.mark(z) if self._is_traced else None
+
+    def find(self, base: str, number: int, z: Tensor) -> Entry | None:
+        """What is known of a call in a pass that is not followed."""
+        return self.book.find(base, number, z, self._points, self.mark(z), self.trace.look)
 
     def _givens(self, inputs: Any) -> Iterator[Tensor]:
         """Tensors that show whether a pass has values: the inputs, and a weight."""
@@ -266,6 +295,8 @@ class Taps:
             self._deaf -= 1
             with self._unfollowed_here():
                 self._selecting.leave(place, output)
+        if self._is_traced and (place.activation is not None or place.selects is not None):
+            self.trace.made(output)
         if place.output is not None and self._tracker is not None:
             with self._tracker.quiet():
                 place.output.enter(self._tracker, output, place.path, self._points)
@@ -288,9 +319,9 @@ class Taps:
     @contextmanager
     def _closing(self) -> Iterator[None]:
         """Whatever happens inside, nothing of ours is on torch's stacks afterwards."""
-        if not self._quick:
+        if self._is_own_mode:
             self._mode.__exit__(None, None, None)
-        self._quick = False
+        self._quick = self._is_own_mode = False
         try:
             yield
         finally:
@@ -347,7 +378,7 @@ class Taps:
         with tracker.quiet():
             owners = tracker.owners(z)
             if self._selecting is not None and self._selecting.meets(owners, activation):
-                self.book.note(base, number, Entry(base, None, tuple(z.shape), self._trace))
+                self.book.note(base, number, Entry(base, None, tuple(z.shape), self.mark(z)))
                 y = activate()
                 tracker.enter(z if y is None else y, owners)
                 return y
@@ -356,7 +387,8 @@ class Taps:
             return activate()
         with tracker.quiet():
             y = self._watched(entry, z, activation, inplace, activate)
-            sure = owners.pure and entry.layout.units and owners.of_points(z)
+            one = z.numel() == 1 and not owners.of_points(z)  # a hinge on a mean over points
+            sure = owners.pure and entry.layout.units and not one
             self._cross(z if y is None else y, owners, (base, number, entry, sure))
         return y
 
@@ -406,25 +438,25 @@ class Taps:
 
     def _looked_up(self, base: str, number: int, z: Tensor) -> Entry:
         """Name and layout of a call in a pass that is not followed: known from before, or told by sizes."""
-        known = self.book.find(base, number, z, self._points, self._trace)
+        known = self.find(base, number, z)
         if known is not None:
             return known
         name = base if number == 1 else f"{base}#{number}"
         if self._sizes is not None:
-            return Entry(name, self._sizes.layout(z, self._points, self._point_axis), tuple(z.shape), ANY)
-        self.book.asked_again = True
-        return Entry(name, Layout.unknown(z, "it did not lie there in the passes before"), tuple(z.shape), ANY)
+            return Entry(name, self._sizes.layout(z, self._points, self._point_axis), tuple(z.shape), None)
+        self.book.miss()
+        return Entry(name, Layout.unknown(z, OTHERWISE), tuple(z.shape), None)
 
     def _found(self, base: str, number: int, z: Tensor, owners: Owners) -> Entry:
         """Name and layout of a call in a pass that is followed."""
         assert self._tracker is not None
         if not owners.data:
-            entry = Entry(base, None, tuple(z.shape), self._trace)
+            self.idle[base] = None
+            entry = Entry(base, None, tuple(z.shape), self.mark(z))
         else:
-            layout = read(owners, z, self._points, self._tracker.family(owners), self._doubt())
-            name = self._name(base, layout.made_by)
+            name, layout = self._laid(base, z, owners)
             where = line_of_call(self._outermost, inside=self._running[-1].is_activation)
-            entry = Entry(name, layout, tuple(z.shape), self._trace, where)
+            entry = Entry(name, layout, tuple(z.shape), self.mark(z), where)
         self.book.note(base, number, entry)
         return entry
 
@@ -441,14 +473,15 @@ class Taps:
         path, is_activation = self._running[-1][:2]
         return path if is_activation else f"{path}.{activation.name}" if path else activation.name
 
-    def _name(self, base: str, made_by: str) -> str:
-        """A name for what these weights feed to this activation, the same in every pass."""
-        use = self._uses[base, made_by] = self._uses.get((base, made_by), 0) + 1
-        key = (base, made_by, use)
-        if key not in self._names:
-            taken = sum(known[0] == base for known in self._names)
-            self._names[key] = f"{base}#{taken + 1}" if taken else base
-        return self._names[key]
+    def _laid(self, base: str, z: Tensor, owners: Owners) -> tuple[str, Layout]:
+        """The name of a layer, and its layout, in a pass that is followed."""
+        assert self._tracker is not None
+        layout = read(owners, z, self._points, self._tracker.family(owners), self._doubt())
+        runs = None if layout.names is None else self._tracker.families.runs(layout.names)
+        name = self._names.of(base, layout.made_by, runs)
+        if getattr(self.watcher, "adds_up", False):
+            layout = self._names.lined_up(name, z, self._points, layout, runs)
+        return name, layout._replace(names=None)
 
     def _unfollowed(self, what: str, why: str = "") -> None:
         """An operation that is one-sided ran, and no call of it was seen; or one of which we cannot tell."""

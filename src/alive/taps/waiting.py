@@ -12,6 +12,7 @@ from ..provenance import Owners, Tracker
 from ..provenance.choices import Decoded
 from ..provenance.owners import LOST, varying
 from .selections import EXPERT, Choice, Selection
+from .trace import Mark
 
 READ_BY_PYTHON = (
     "chooses among units, and Python reads which: who is never chosen is not counted; declare the module that "
@@ -48,7 +49,7 @@ class Waiting(NamedTuple):
     number: int
     bit: int
     owners: Owners
-    trace: int
+    mark: Mark | None
     where: str
     slot: Any
     path: str
@@ -123,7 +124,7 @@ def by_axis(each: Waiting, table: tuple[int, ...], tracker: Tracker) -> Owners:
     if heads and (len(heads) > 1 or len(free) != 1):
         return owners._replace(why=SEVERAL)
     count = each.choice.size * (heads[0] if heads else 1)
-    start = tracker.families.claim(each.path, count)
+    start = tracker.families.claim(each.path, count, key=(each.base, each.number))
     names = torch.arange(start, start + count, dtype=torch.int32)
     shape = [z.shape[d] if d == dim or d in free else 1 for d in range(z.ndim)]
     if free and free[0] > dim:

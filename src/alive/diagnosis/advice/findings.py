@@ -293,9 +293,9 @@ def _dead_units(census: Census, caused: bool) -> list[Advice]:
     worst = _worst_dead(census, UNIT)
     if not worst:
         return []
-    where = Names(census).few(worst, [f"{layer.units.dead} of {layer.units.total}" for layer in worst])
+    where = Names(census).few(worst, [f"{layer.units.dead} of {layer.units.known}" for layer in worst])
     units = census.chosen(UNIT)
-    found = f"{units.dead} of {units.total} units are off for every point, most in {where}"
+    found = f"{units.dead} of {units.known} units are off for every point, most in {where}"
     if not caused and any(layer.units.dead == layer.units.total and _stops(layer) for layer in worst):
         finding = remedies.DEAD_TRAINED if _has_moved(census) else remedies.DEAD_FRESH
         return [_measured(found, finding, census, rule="ALV001", at=worst[0])]
@@ -313,8 +313,8 @@ def _never_chosen(census: Census) -> list[Advice]:
     advice = []
     for noun in NOUNS:
         if worst := _worst_dead(census, noun):
-            dead, total = census.chosen(noun).dead, census.chosen(noun).total
-            where = Names(census).few(worst, [f"{layer.units.dead} of {layer.units.total}" for layer in worst])
+            dead, total = census.chosen(noun).dead, census.chosen(noun).known
+            where = Names(census).few(worst, [f"{layer.units.dead} of {layer.units.known}" for layer in worst])
             never = "are never chosen with a value that passes" if noun == LATENT else "are never chosen"
             found = f"{dead} of {total} {noun}s {never}, most in {where}: they learn nothing"
             advice.append(Advice(found, f"{CHOSEN_AGAIN[noun]}; {LIFTED}", rule="ALV016"))
@@ -340,9 +340,9 @@ def _linear(census: Census) -> list[Advice]:
     if not some:
         return []
     worst = sorted(some, key=lambda a: -a.straight)
-    where = Names(census).few(worst, [f"{layer.straight} of {layer.units.total}" for layer in worst])
+    where = Names(census).few(worst, [f"{layer.straight} of {layer.units.known}" for layer in worst])
     straight = sum(layer.straight for layer in census.layers if layer.noun == UNIT)
-    found = f"{straight} of {census.chosen(UNIT).total} units are never off and bend nothing, most in {where}"
+    found = f"{straight} of {census.chosen(UNIT).known} units are never off and bend nothing, most in {where}"
     harmless = "" if census.gone else "harmless to gradients; to make them bend, "
     return [Advice(found, f"{harmless}{_in_part(census)}", rule="ALV003")]
 

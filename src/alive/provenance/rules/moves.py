@@ -92,7 +92,7 @@ def told_apart(op: Op, result: Owners, families: Families) -> Owners:
     if unit.numel() == len(unit.unique()) or before.numel() != len(before.unique()):
         return result._replace(unit=unit)
     names = torch.arange(unit.numel(), dtype=torch.int32).view(unit.shape)
-    return result._replace(unit=names + families.claim(op.name, unit.numel()))
+    return result._replace(unit=names + families.claim(op.name, unit.numel(), key=(op.name, families.runs(unit))))
 
 
 def concatenated(op: Op, families: Families) -> Results:
@@ -155,7 +155,7 @@ def _renamed(unit: Tensor, families: Families) -> Tensor:
     real = (unit >= 0) & (unit != LOST)
     names, inverse = unit[real].unique(return_inverse=True)
     new = unit.clone()
-    new[real] = (inverse + families.claim("cat", len(names))).to(unit.dtype)
+    new[real] = (inverse + families.claim("cat", len(names), key=("cat", families.runs(names)))).to(unit.dtype)
     return new
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -28,17 +28,18 @@ def indexed(op: Op, families: Families) -> Results:
     moved = both(o, lambda owner: op.func(owner.expand(x.shape), indices))
     by_data = any(a.data for a in asked)
     at = [d for d, i in enumerate(indices) if i is not None]
-    picked = by_data and bool(set(varying(o.unit)) & set(_index_axes(indices)))
-    result = moved._replace(placed=o.placed or by_data, picked=o.picked or picked)
+    chosen = set(_index_axes(op["indices"], lambda i: op.of(i).data))
+    picked, placed = (bool(chosen & set(varying(owner))) for owner in (o.unit, o.point))
+    result = moved._replace(placed=o.placed or placed or picked, picked=o.picked or picked)
     return told_apart(op, result, families) if len(at) == 1 and not by_data else result
 
 
-def _index_axes(indices: Sequence[Tensor | None]) -> list[int]:
-    """The axes of x that the indices take; a mask takes as many as it has."""
+def _index_axes(indices: Sequence[Tensor | None], counts: Callable[[Tensor], bool]) -> list[int]:
+    """The axes of x that some of the indices take; a mask takes as many as it has."""
     axes, d = [], 0
     for i in indices:
         width = i.ndim if i is not None and i.dtype in (torch.bool, torch.uint8) else 1
-        axes += list(range(d, d + width)) if i is not None else []
+        axes += list(range(d, d + width)) if i is not None and counts(i) else []
         d += width
     return axes
 
@@ -74,8 +75,8 @@ def gathered(op: Op, families: Families) -> Results:
         own = asked.point.view((1,) * at + (-1,) + (1,) * (out.ndim - at - 1)) if index.ndim else nobody(out.ndim)
         return op.made(own, nobody(out.ndim), asked)
     moved = both(o, lambda owner: op.func(owner.expand(x.shape), dim, here(index)))
-    picked = asked.data and dim % max(x.ndim, 1) in varying(o.unit)
-    result = moved._replace(placed=o.placed or asked.data, picked=o.picked or picked)
+    picked, placed = (asked.data and dim % max(x.ndim, 1) in varying(owner) for owner in (o.unit, o.point))
+    result = moved._replace(placed=o.placed or placed or picked, picked=o.picked or picked)
     return result if asked.data or op.name == "gather" else told_apart(op, result, families)
 
 

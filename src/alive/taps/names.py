@@ -1,0 +1,81 @@
+"""Names of taps, and of their units: the same in every pass, whichever of them a pass meets and in whatever order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import torch
+from torch import Tensor
+
+from ..provenance import Layout, Scattered
+from ..provenance.families import Runs
+
+Units = dict[tuple[Hashable, int], int]
+"""The place of each unit of a layer, by its family and its number there."""
+
+
+class Names:
+    """What the layers of a model are called, and which of their units has which number."""
+
+    def __init__(self) -> None:
+        self._uses: dict[tuple[str, str], int] = {}  # of each maker, by base name, in this pass
+        self._names: dict[Hashable, str] = {}
+        self._bases: dict[str, str] = {}
+        self._first: dict[str, Runs] = {}  # the units of each name, as they were met first
+        self._units: dict[str, Units] = {}  # of those names whose units were met in other ways since
+
+    def begin(self) -> None:
+        """A pass begins."""
+        self._uses = {}
+
+    def of(self, base: str, made_by: str, runs: Runs | None) -> str:
+        """A name for what these weights feed to this activation; other units have another name."""
+        use = self._uses[base, made_by] = self._uses.get((base, made_by), 0) + 1
+        key: tuple[Hashable, ...] = (base, made_by, use)
+        name = self._names.get(key)
+        if name is not None and runs is not None and self._first.get(name, runs) != runs:
+            known = self._known(name)
+            if known.keys().isdisjoint(_units(runs)):
+                key = (*key, runs)
+                name = self._names.get(key)
+        if name is None:
+            taken = sum(known == base for known in self._bases.values())
+            name = self._names[key] = f"{base}#{taken + 1}" if taken else base
+            self._bases[name] = base
+        if runs is not None:
+            self._first.setdefault(name, runs)
+        return name
+
+    def lined_up(self, name: str, z: Tensor, points: int, layout: Layout, runs: Runs | None) -> Layout:
+        """The layout with the units numbered as in the passes before; new ones come behind."""
+        first = self._first.get(name)
+        if runs is None or first is None or runs == first or not layout.units:
+            return layout
+        known = self._known(name)
+        places = [known.setdefault(unit, len(known)) for unit in _units(runs)]
+        if places == list(range(len(places))):
+            return layout
+        return _renumbered(z, points, layout, torch.tensor(places), len(known))
+
+    def _known(self, name: str) -> Units:
+        if name not in self._units:
+            self._units[name] = {unit: place for place, unit in enumerate(_units(self._first[name]))}
+        return self._units[name]
+
+
+def _units(runs: Runs) -> list[tuple[Hashable, int]]:
+    return [(family, number) for family, start, stop in runs for number in range(start, stop)]
+
+
+def _renumbered(z: Tensor, points: int, layout: Layout, places: Tensor, width: int) -> Layout:
+    """The layout with other numbers for its units."""
+    if isinstance(layout.place, Scattered):
+        assert layout.place.unit is not None
+        point, unit = layout.place.point, places[layout.place.unit]
+    else:
+        cells = layout.arrange(torch.arange(z.numel()).view(z.shape), points)
+        rows, columns = torch.arange(len(cells))[:, None, None], places[None, :, None]
+        point, unit = (torch.empty(z.numel(), dtype=torch.long) for _ in range(2))
+        point[cells], unit[cells] = rows.expand_as(cells), columns.expand_as(cells)
+        point = point if layout.points else None
+    return layout._replace(place=Scattered(z.shape, point, unit, width), fixed=False, axes=None)
