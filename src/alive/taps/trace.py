@@ -35,7 +35,20 @@ TAKES = _named(
     "index_reduce select narrow roll nonzero pad_sequence pack_padded_sequence embedding_bag tolist"
 )
 RANDOM = _named("randperm randint rand randn bernoulli multinomial normal rand_like randn_like randint_like")
-_NAMES: dict[Any, str] = {}
+PLAIN = (bool, str, EllipsisType, torch.dtype)
+
+
+class _Function(NamedTuple):
+    """What a function does with its arguments, by its name."""
+
+    reckons: bool
+    takes: bool
+    random: bool
+    like: bool  # makes new numbers in the shape of another tensor
+    attribute: bool
+
+
+_KNOWN: dict[Any, _Function] = {}
 
 
 DATA, SURE, UNSURE = range(3)  # made of the inputs; of what the calls of the pass tell; of anything else
@@ -90,29 +103,29 @@ class Trace:
 
     def note(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         """A function was called, and this came out."""
-        name = _NAMES.get(func)
-        if name is None:
-            name = _NAMES[func] = _name(func)
+        known = _KNOWN.get(func) or _known(func)
         if out is None and args:
             out = args[0]  # written to
-        if not isinstance(out, Tensor | tuple | list):  # a size, or a number that Python reads
+        single = isinstance(out, Tensor)
+        if not single and (known.attribute or not isinstance(out, tuple | list)):  # a number that Python reads
             return
-        if name in ("get", "set") and not isinstance(out, Tensor):
-            return
-        self._kind = UNSURE if name in RANDOM else SURE
-        numbers: list[int] | None = None if name in RECKONS else []
-        takes = name in TAKES
-        read = [self._read(value, numbers, takes) for value in args]
+        self._kind = UNSURE if known.random else SURE
+        numbers: list[int] | None = None if known.reckons else []
+        read = [self._read(value, numbers, known.takes) for value in args]
         if kwargs:
-            read += [(key, self._read(value, numbers, takes)) for key, value in kwargs.items()]
+            read += [(key, self._read(value, numbers, known.takes)) for key, value in kwargs.items()]
         if numbers:
             self.look.numbers.extend(numbers)
             self._hashed = hash((self._hashed, *numbers))
         self._structure = hash((self._structure, func, *read))
-        if name.startswith("new_") or name.endswith("_like"):
-            self._kind = UNSURE if name in RANDOM else SURE
-        self._told = self._told and not (self._kind == UNSURE and args and out is args[0])
-        self._put(out)
+        if known.like:
+            self._kind = UNSURE if known.random else SURE
+        if self._kind == UNSURE and args and out is args[0]:
+            self._told = False
+        if single:
+            self._made[id(out)] = (weakref.ref(out), self._structure, self._kind)
+        else:
+            self._put(out)
 
     def made(self, out: Any) -> None:
         """This came out of what is not looked into."""
@@ -125,15 +138,19 @@ class Trace:
 
     def _read(self, value: Any, numbers: list[int] | None, takes: bool) -> Any:
         """What stands for an argument; its whole numbers go to a list of their own."""
+        kind = type(value)
+        if kind is nn.Parameter:
+            self._kind = self._kind and UNSURE
+            return id(value)
         if isinstance(value, Tensor):
             return self._index(value) if takes and not value.is_floating_point() else self._of(value)
-        if isinstance(value, bool | str | EllipsisType | torch.dtype) or value is None:
+        if value is None or kind in PLAIN:
             return value
         if isinstance(value, int):
             if numbers is not None:
                 numbers.append(value)
             return int
-        if isinstance(value, float | complex):
+        if kind is float or kind is complex:
             return float
         if isinstance(value, slice):
             return (slice, *[self._read(part, numbers, takes) for part in (value.start, value.stop, value.step)])
@@ -173,8 +190,11 @@ class Trace:
         return hash((tuple(t.shape), t.detach().cpu().contiguous().numpy().tobytes()))
 
 
-def _name(func: Any) -> str:
-    return str(getattr(func, "__name__", "")).strip("_")
+def _known(func: Any) -> _Function:
+    name = str(getattr(func, "__name__", "")).strip("_")
+    like = name.startswith("new_") or name.endswith("_like")
+    found = _Function(name in RECKONS, name in TAKES, name in RANDOM, like, name in ("get", "set"))
+    return _KNOWN.setdefault(func, found)
 
 
 def _held(module: nn.Module) -> Iterable[Tensor]:
