@@ -17,6 +17,8 @@ from .op import Op
 from .owners import Recipe
 
 DEEP = 60  # operations, behind which weights are taken as they are
+COPYING = {"repeat", "repeat_interleave", "expand", "stack", "cat", "index", "index_select", "gather", "embedding"}
+COPYING |= {"index_put", "copy", "index_copy", "scatter", "tile"}
 COPIES = {"_to_copy", "clone", "detach", "alias", "contiguous", "lift_fresh_copy", "requires_grad"}
 
 
@@ -42,7 +44,12 @@ def recipe(op: Op, which: int) -> Recipe | None:
     given = tree_map(lambda value: _given(op, value) if isinstance(value, Tensor) else value, op.given)
     plain = [value for value in tree_leaves(op.given) if not isinstance(value, Tensor)]
     step = _Step(op.func, op.name.rstrip("_"), given, which, tuple(result.shape), chosen, hash((op.func, str(plain))))
-    return Recipe(step.blended if _blends(op) else step.replayed, depth, chosen) if len(written) < 2 else None
+    copies = step.name in COPYING or any(made.copies for made in recipes)
+    steady = all(made.steady for made in recipes) and not any(
+        t.is_floating_point() for t, o in found if o.made is None and not o.weight
+    )
+    numbers = step.blended if _blends(op) else step.replayed
+    return Recipe(numbers, depth, chosen, copies, steady) if len(written) < 2 else None
 
 
 def _blends(op: Op) -> bool:
@@ -136,8 +143,8 @@ def _for_all(given: dict[str, Any], chosen: int) -> dict[str, Any]:
 def signatures(numbers: Tensor, axes: Sequence[int]) -> Tensor:
     """One number for all entries along some axes: equal where these are equal one by one."""
     weighted = numbers
-    for axis in axes:
-        own = torch.rand(numbers.shape[axis], dtype=torch.float64, generator=_seeded(axis)) + 0.5
+    for number, axis in enumerate(axes):
+        own = torch.rand(numbers.shape[axis], dtype=torch.float64, generator=_seeded(number)) + 0.5
         weighted = weighted * own.view([-1 if d == axis else 1 for d in range(numbers.ndim)])
     return (weighted.sum(list(axes)) if axes else weighted).mul(1e8).round()
 

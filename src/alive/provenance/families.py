@@ -39,7 +39,8 @@ Runs = tuple[tuple[Hashable, int, int], ...]
 class Family(NamedTuple):
     """So many units, from a number on; made with these weights, or with slices of a stack that make so many each.
 
-    key  what made them, the same in every pass
+    key  what made them, the same in every pass; None where that cannot be told
+    ids  of each of them, where each is known by itself
     """
 
     start: int
@@ -48,6 +49,7 @@ class Family(NamedTuple):
     weights: int
     each: int = 0
     key: Hashable = None
+    ids: tuple[Hashable, ...] = ()
 
     def named(self, unit: Tensor) -> str:
         """Who made these units: the weights, or one slice of them."""
@@ -73,17 +75,30 @@ class Families:
         self.storages: set[int] = set()  # of parameters
         self.fed = 0  # bits of the activations whose results were weighted again
 
-    def claim(self, made_by: str, size: int, weights: int = 0, each: int = 0, *, key: Hashable) -> int:
+    def claim(
+        self, made_by: str, size: int, weights: int = 0, each: int = 0, *, key: Hashable, ids: tuple[Hashable, ...] = ()
+    ) -> int:
         """Reserve numbers for new units; returns the first."""
-        family = Family(self._next, size, made_by, weights, each, key)
+        family = Family(self._next, size, made_by, weights, each, key, ids)
         self._all.append(family)
         self._next += size
         return family.start
 
     def fresh(
-        self, op: Op, weight: Tensor, size: int, ndim: int, axis: int | None, *, batch: Tensor | None = None
+        self,
+        op: Op,
+        weight: Tensor,
+        size: int,
+        ndim: int,
+        axis: int | None,
+        *,
+        batch: Tensor | None = None,
+        across: Sequence[int] = (),
     ) -> Tensor:
-        """The units of an operation with these weights, along an axis of its result (and the weights' own batch)."""
+        """The units of an operation with these weights, along an axis of its result (and the weights' own batch).
+
+        across  the axes of the weights along which the numbers of one unit lie, where they may be copies of others
+        """
         for t in op.tensors():
             self.fed |= op.of(t).behind
         own = 1
@@ -92,13 +107,15 @@ class Families:
         source = op.of(weight).source
         if source in self._slices and own == 1:
             return self._slice(source, size, ndim, axis, weight)
-        if own > 1 and (columns := self.copies(op, weight, [1] if axis == ndim - 1 else [2])) is not None:
+        if (own > 1 or (across and self.may_be_copies(op, weight))) and (
+            columns := self.copies(op, weight, across)
+        ) is not None:
             return columns.view([own if d == 0 else size if d == axis else 1 for d in range(ndim)])
         key = (self._memory(weight, source), size, own)
         family = self._known.get(key)
         if family is None or source is None:
-            made = _module(self._names.get(source, ""))
-            self.claim(made, own * size, weight.numel(), key=None if source is None else key)
+            made_by = _module(self._names.get(source, ""))
+            self.claim(made_by, own * size, weight.numel(), key=None if source is None else key)
             family = self._known[key] = self._all[-1]
         shape = [1] * ndim
         if axis is not None:
@@ -106,6 +123,11 @@ class Families:
         if own > 1:
             shape[0] = own
         return torch.arange(family.start, family.start + family.size, dtype=torch.int32).view(shape)
+
+    def may_be_copies(self, op: Op, weight: Tensor) -> bool:
+        """Whether something was copied on the way to weights, so that their units are known one by one."""
+        made = op.of(weight).made
+        return made is not None and made.copies and made.steady
 
     def copies(self, op: Op, weight: Tensor, axes: Sequence[int], split: Sequence[int] = ()) -> Tensor | None:
         """The units of weights that may be copies of others, where the entries along `axes` make one unit.
@@ -122,12 +144,13 @@ class Families:
         except (RuntimeError, TypeError, IndexError):
             return None
         which, names = ranked(every)
-        if len(names) == found.numel() and not o.made.chosen:
+        if len(names) == found.numel() and not o.made.chosen and not (o.made.copies and o.made.steady):
             return None
         key = ("copies", tuple(sorted(names.tolist())))
         if key not in self._known:
             made_by, weights = _module(self._names.get(o.source, "")), len(names) * weight.numel() // found.numel()
-            self.claim(made_by, len(names), weights, key=key)
+            ids = tuple(("copy", name) for name in names.tolist())
+            self.claim(made_by, len(names), weights, key=key if o.made.steady else None, ids=ids)
             self._known[key] = self._all[-1]
         if o.made.chosen:
             place = torch.searchsorted(*(names.sort().values, found))
@@ -210,6 +233,10 @@ class Families:
             if family is not None and family.key is None:
                 return None
             if k == len(values) or values[k] != values[k - 1] + 1 or values[k] >= end:
+                if family is not None and family.ids:
+                    found += [(family.ids[v - family.start], 0, 1) for v in values[begin:k]]
+                    begin = k
+                    continue
                 start = first if family is None else first - family.start
                 found.append((None if family is None else family.key, start, start + k - begin))
                 begin = k

@@ -24,11 +24,15 @@ class Recipe(NamedTuple):
 
     numbers  makes them again, with numbers of their own in place of the parameters
     chosen   how many rows of a table the data chose for it; 0 if they chose nothing
+    copies   whether something may have been copied, or left out
+    steady   whether they are made of parameters alone, so that every pass makes the same numbers
     """
 
     numbers: Callable[[bool, dict[int, Tensor]], Tensor]
     depth: int = 0
     chosen: int = 0
+    copies: bool = False
+    steady: bool = True
 
 
 class Owners(NamedTuple):

@@ -34,8 +34,8 @@ class Names:
         key: tuple[Hashable, ...] = (base, made_by, use)
         name = self._names.get(key)
         if name is not None and runs is not None and self._first.get(name, runs) != runs:
-            known = self._known(name)
-            if known.keys().isdisjoint(_units(runs)):
+            known, first = self._known(name), self._first[name]
+            if known.keys().isdisjoint(_units(runs)) and not _are_kin(first, runs):
                 key = (*key, runs)
                 name = self._names.get(key)
         if name is None:
@@ -52,6 +52,8 @@ class Names:
         if runs is None or first is None or runs == first or not layout.units:
             return layout
         known = self._known(name)
+        if known.keys().isdisjoint(_units(runs)) and _are_kin(first, runs):  # the same, with one more term in the sum
+            known.update({unit: place for place, unit in enumerate(_units(runs))})
         places = [known.setdefault(unit, len(known)) for unit in _units(runs)]
         if places == list(range(len(places))):
             return layout
@@ -65,6 +67,22 @@ class Names:
 
 def _units(runs: Runs) -> list[tuple[Hashable, int]]:
     return [(family, number) for family, start, stop in runs for number in range(start, stop)]
+
+
+def _are_kin(a: Runs, b: Runs) -> bool:
+    """Whether as many units are sums of which some terms are the same."""
+    return sum(stop - start for _, start, stop in a) == sum(stop - start for _, start, stop in b) and not (
+        _terms(a).isdisjoint(_terms(b))
+    )
+
+
+def _terms(runs: Runs) -> set[Hashable]:
+    """The families that units are of, or those of the terms of their sums."""
+    found: set[Hashable] = set()
+    for family, start, stop in runs:
+        parts = family[1] if isinstance(family, tuple) and family[0] == "sum" else None
+        found |= {(family, start, stop)} if parts is None else {t for part in parts if part for t in _terms(part)}
+    return found
 
 
 def _renumbered(z: Tensor, points: int, layout: Layout, places: Tensor, width: int) -> Layout:

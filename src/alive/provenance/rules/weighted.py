@@ -46,14 +46,16 @@ def product_of(op: Op, a: Tensor, b: Tensor, families: Families) -> Owners:
         if A.weight == B.weight:
             return result
         side = (b, b.shape[-1], ndim - 1) if B.weight else (a, a.shape[-2], ndim - 2)
-        return result._replace(unit=families.fresh(op, side[0], side[1], ndim, side[2], batch=side[0]))
+        return result._replace(
+            unit=families.fresh(op, *side[:2], ndim, side[2], batch=side[0], across=[2 * ndim - 3 - side[2]])
+        )
     operands = [o for o in (A, B) if o.data]
     point = joined(reduced(A.point, [-1]), reduced(B.point, [-2]))
     if B.weight:
-        unit = families.fresh(op, b, b.shape[-1], ndim, ndim - 1, batch=b)
+        unit = families.fresh(op, b, b.shape[-1], ndim, ndim - 1, batch=b, across=[ndim - 2])
         return op.made(point, unit, *operands, **WEIGHTED)
     if A.weight:
-        unit = families.fresh(op, a, a.shape[-2], ndim, ndim - 2, batch=a)
+        unit = families.fresh(op, a, a.shape[-2], ndim, ndim - 2, batch=a, across=[ndim - 1])
         return op.made(point, unit, *operands, **WEIGHTED)
     if a.shape[-1] == 1 and len(operands) == 1:
         return op.made(
@@ -125,7 +127,7 @@ def convolved(op: Op, families: Families) -> Results:
             why=X.why or "the weights of a convolution are made of the data",
         )
     if W.weight:
-        unit = _kernels(op, w, groups, families) if groups > 1 and point.shape[1] > 1 else None
+        unit = _kernels(op, w, groups, families) if groups == 1 or point.shape[1] > 1 else None
         if unit is None:
             unit = families.fresh(op, w, out.shape[1], out.ndim, 1)
         return op.made(point, unit, X, **WEIGHTED)
@@ -138,6 +140,8 @@ def convolved(op: Op, families: Families) -> Results:
 
 def _kernels(op: Op, w: Tensor, groups: int, families: Families) -> Tensor | None:
     """The units of kernels that are copies, as groups for a point each; None where they are not."""
+    if groups == 1 and not families.may_be_copies(op, w):
+        return None
     if op["transposed"]:
         found = families.copies(op, w, [1, 3], [groups, w.shape[0] // groups, w.shape[1], -1])
     else:
@@ -189,7 +193,7 @@ def grouped(op: Op, families: Families) -> Results:
     if not W.weight or x.ndim != 2 or w.ndim != 3 or offsets is None:
         return op.lost(out.ndim)
     expert = torch.searchsorted(here(offsets).long(), torch.arange(len(out)), right=True).clamp(max=len(w) - 1)
-    columns = families.fresh(op, w, w.shape[-1], 3, 2, batch=w)  # [E, 1, C]
+    columns = families.fresh(op, w, w.shape[-1], 3, 2, batch=w, across=[1])  # [E, 1, C]
     unit = columns[:, 0][expert] if len(columns) > 1 else columns[0]
     return op.made(reduced(X.point, [-1]), unit, X, placed=True, **WEIGHTED)
 
