@@ -105,11 +105,10 @@ class Families:
         if batch is not None and batch.ndim == 3 and batch.stride(0) != 0:
             own = batch.shape[0]
         source = op.of(weight).source
-        if source in self._slices and own == 1:
+        copied = bool(across) and self.may_be_copies(op, weight)
+        if source in self._slices and own == 1 and not copied:
             return self._slice(source, size, ndim, axis, weight)
-        if (own > 1 or (across and self.may_be_copies(op, weight))) and (
-            columns := self.copies(op, weight, across)
-        ) is not None:
+        if (own > 1 or copied) and (columns := self.copies(op, weight, across)) is not None:
             return columns.view([own if d == 0 else size if d == axis else 1 for d in range(ndim)])
         key = (self._memory(weight, source), size, own)
         family = self._known.get(key)

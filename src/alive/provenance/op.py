@@ -39,6 +39,11 @@ class Op:
         """The owners of a tensor."""
         return self._owners(t)
 
+    def asked(self, index: Tensor) -> Owners:
+        """The owners of an index; one that comes from outside is a constant, whose values hold in this pass."""
+        found = self._owners(index)
+        return found._replace(data=False) if found.is_foreign and not index.is_floating_point() else found
+
     def tensors(self) -> Iterator[Tensor]:
         """All tensors among the arguments, except those that are only written to."""
         for name, value in self.given.items():

@@ -65,6 +65,11 @@ class Owners(NamedTuple):
     why: str = ""
     made: Recipe | None = None
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether nothing is known of where it comes from, but that nothing that was followed made it."""
+        return self.behind == ANYTHING and self.data and not bool((self.point != MANY).any())
+
     def of_points(self, t: Tensor) -> bool:
         """Whether the tensor may hold something of each point, and not only a statistic over them."""
         known = bool(((self.point >= 0) & (self.point != LOST)).any())

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from ..provenance import Layout
+from ..provenance import Grid, Layout
 from .trace import Look, Mark
 
 LOOKS = 3  # passes of new shapes that are followed, before what they have in common is trusted
@@ -104,6 +104,7 @@ def _alike(
 ) -> Entry | None:
     """The entry of a pass on inputs of other sizes, whose trace is the same but for numbers that the sizes explain."""
     found = [pair for m, pair in known.items() if m is not None and m[::2] == mark[::2]]
+    found = [(e, before) for e, before in found if not _shows_little(e.layout)]
     entry = found[-1][0] if found else None
     if entry is None or not entry.fits(z, points) or len({(e.name, _place(e)) for e, _ in found}) > 1:
         return None
@@ -114,6 +115,11 @@ def _alike(
         if len(set(numbers)) > 1 and not _explained(numbers, sizes):
             return None
     return entry
+
+
+def _shows_little(layout: Layout | None) -> bool:
+    """Whether any axis would do for the points, or the units, because there is one."""
+    return layout is not None and isinstance(layout.place, Grid) and not layout.fixed
 
 
 def _place(entry: Entry) -> Hashable:

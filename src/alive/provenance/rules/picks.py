@@ -19,7 +19,7 @@ def indexed(op: Op, families: Families) -> Results:
     x = op["self"]
     o = op.of(x)
     indices = [i if i is None else here(i) for i in op["indices"]]
-    asked = [op.of(i) for i in op["indices"] if i is not None]
+    asked = [op.asked(i) for i in op["indices"] if i is not None]
     out = op.outputs()[0]
     if not o.data and not any(a.data for a in asked):
         return op.plain(out.ndim)
@@ -28,7 +28,7 @@ def indexed(op: Op, families: Families) -> Results:
     moved = both(o, lambda owner: op.func(owner.expand(x.shape), indices))
     by_data = any(a.data for a in asked)
     at = [d for d, i in enumerate(indices) if i is not None]
-    chosen = set(_index_axes(op["indices"], lambda i: op.of(i).data))
+    chosen = set(_index_axes(op["indices"], lambda i: op.asked(i).data))
     picked, placed = (bool(chosen & set(varying(owner))) for owner in (o.unit, o.point))
     result = moved._replace(placed=o.placed or placed or picked, picked=o.picked or picked)
     return told_apart(op, result, families) if len(at) == 1 and not by_data else result
@@ -53,7 +53,7 @@ def _looked_up(op: Op, x: Tensor, indices: Sequence[Tensor | None], out: Tensor)
     first = places[0] if places == list(range(places[0], places[0] + len(places))) else 0
     after = out.ndim - first - width
     point = nobody(out.ndim)
-    owners = [op.of(i) for i in op["indices"] if i is not None]
+    owners = [op.asked(i) for i in op["indices"] if i is not None]
     for o in owners:
         own = aligned(o.point, width)
         point = joined(point, own.view((1,) * first + tuple(own.shape) + (1,) * after))
@@ -63,7 +63,7 @@ def _looked_up(op: Op, x: Tensor, indices: Sequence[Tensor | None], out: Tensor)
 def gathered(op: Op, families: Families) -> Results:
     """gather, index_select, take: as x[i]."""
     x, index = op["self"], op["index"]
-    o, asked = op.of(x), op.of(index)
+    o, asked = op.of(x), op.asked(index)
     out = op.outputs()[0]
     if not o.data and not asked.data:
         return op.plain(out.ndim)
