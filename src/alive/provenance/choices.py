@@ -2,7 +2,8 @@
 
 A choice is of units where its result meets weights or points again: the chosen values are scattered back or masked
 (latents), rows of a table are looked up (codes), points are sent elsewhere (experts). An argmax that is only returned,
-or compared with labels, chooses a prediction and no unit.
+or compared with labels, chooses a prediction and no unit; and so does one that looks up in a table in which ids that
+were not chosen are looked up too: these are words, and the choice is what the model says next.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ VALUES, LOOKS_UP, SENDS, READ, WEIGHS = "values", "looks up", "sends", "read", "
 ODD = "odd"  # looks up in a table of another size
 SUMS = "sums"  # over the points that chose alike: to send them, or for a statistic
 STACKED = "stacked"  # takes one of several weights
+GONE = "gone"  # where it is not followed
+MIXED = "mixed"  # among ids that were given
+STRAIGHT = "straight"  # to the scores, for the gradient: hard + soft − soft
 INDEXED = {"index", "_unsafe_index", "index_select", "gather", "take", "embedding", "_embedding_bag", "masked_select"}
 INDEXED |= {"_embedding_bag_forward_only"}
 WRITES = {"scatter", "scatter_add", "scatter_reduce"}
@@ -28,14 +32,28 @@ WEIGHTED = {"mm", "bmm", "addmm", "baddbmm", "linear", "mv", "addmv", "dot", "co
 MASKED = {"mul", "where", "masked_fill"}
 COMPARED = {"eq", "ne", "lt", "le", "gt", "ge"}
 SHIFTED = {"add", "sub", "rsub", "div", "maximum", "minimum", "fmax", "fmin"}
+PAIRED = WEIGHTED | {"_cdist_forward", "_euclidean_dist"}  # makes something new of data and a table
+KEEPS = {"clone", "_to_copy", "contiguous", "alias", "detach"}  # each entry where it is, as pointwise operations do
 
 
 class Part(NamedTuple):
-    """Some of what one choice chose: the bit of the choice, which of its entries, and whether their values or who."""
+    """Some of what one choice chose: the bit of the choice, which of its entries, and whether their values or who.
+
+    Where it is `moved`, a tensor made of it has them in another order, as after nonzero.
+    """
 
     choice: int
     places: Tensor
     values: bool = False
+    moved: bool = False
+
+
+class Scores(NamedTuple):
+    """What was chosen by: how many candidates there are, their units, and the tables that the scores are made of."""
+
+    size: int
+    units: Tensor
+    tables: frozenset[int]
 
 
 class Decoded(NamedTuple):
@@ -53,17 +71,21 @@ class Choices:
     """
 
     def __init__(self) -> None:
-        self._sizes: dict[int, int] = {}  # by choice: how many candidates
-        self._scores: dict[int, Tensor] = {}  # by choice: the units of its scores
+        self._scores: dict[int, Scores] = {}  # by choice
         self._parts: list[Part] = []
+        self._elsewhere: dict[int, int] = {}  # by bit: that of the same part in another order
+        self._words: set[int] = set()  # tables in which ids are looked up that were not chosen
+        self._asked: dict[int, set[frozenset[int]]] = {}  # by choice: the tables that it looks up in
+        self._judged: list[Tensor] = []  # the units of what is compared with labels
         self._uses: list[dict[str, tuple[int, ...]]] = []
         self._decoded: dict[tuple[int, int], Decoded] = {}  # by choice and number of values
-        self._tables: dict[int, dict[int, list[Tensor]]] = {}  # by choice and table: the entries looked up there
+        # By choice and table: what the table is made of, and the entries looked up there.
+        self._tables: dict[int, dict[int, tuple[frozenset[int], list[Tensor]]]] = {}
 
-    def begin(self, size: int, shape: Sequence[int], units: Tensor) -> int:
-        """Of `size` candidates, which have these units, some were chosen, told by indices of this shape: its bit."""
+    def begin(self, size: int, shape: Sequence[int], scores: Owners) -> int:
+        """Of `size` candidates, whose scores have these owners, some were chosen, told by indices of this shape."""
         bit = 1 << len(self._parts)
-        self._sizes[bit], self._scores[bit] = size, units
+        self._scores[bit] = Scores(size, scores.unit, scores.tables)
         places = torch.arange(torch.Size(shape).numel(), dtype=torch.int32).view(torch.Size(shape))
         return self._add(Part(bit, places))
 
@@ -75,6 +97,16 @@ class Choices:
         self._parts.append(part)
         self._uses.append({})
         return 1 << (len(self._parts) - 1)
+
+    def _in_another_order(self, bits: int) -> int:
+        """The bits of the same parts, of which it is not known where in a tensor they lie."""
+        found = 0
+        for k in _numbers(bits):
+            if k not in self._elsewhere:
+                part = self._parts[k]
+                self._elsewhere[k] = 1 << k if part.moved else self._add(part._replace(moved=True))
+            found |= self._elsewhere[k]
+        return found
 
     def roots(self, bits: int) -> int:
         """The choices that parts are of."""
@@ -105,13 +137,36 @@ class Choices:
 
     def is_of_several_tables(self, bit: int) -> bool:
         """Whether parts of what was chosen were looked up in tables of their own."""
-        tables = self._tables.get(bit, {})
+        mine, tables = self._scores[bit].tables, list(self._tables.get(bit, {}).values())
+        own = [parts for made, parts in tables if made & mine] or [parts for _, parts in tables]
         whole = self._parts[_number(bit)].places.numel()
-        return len(tables) > 1 and any(len(torch.cat(parts).unique()) < whole for parts in tables.values())
+        return len(own) > 1 and any(len(torch.cat(parts).unique()) < whole for parts in own)
+
+    def is_near(self, bit: int) -> bool:
+        """Whether the scores are made of the very rows that are looked up, as distances to codes are."""
+        return any(self._scores[bit].tables & tables for tables in self._asked.get(bit, ()))
+
+    def is_scored(self, bit: int) -> bool:
+        """Whether the scores are made of any table."""
+        return bool(self._scores[bit].tables)
+
+    def is_a_word(self, bit: int) -> bool:
+        """Whether ids that were given are looked up where the chosen ones are: a token, not a code."""
+        asked = self._asked.get(bit, set())
+        near = {tables for tables in asked if tables & self._scores[bit].tables}
+        mixed = bool(asked) and not near and MIXED in self.uses(bit)
+        return mixed or any(tables & self._words for tables in near or asked)
+
+    def is_said(self, bit: int, said: Iterable[Owners]) -> bool:
+        """Whether the scores themselves are what the model says: they come out, or are compared with labels."""
+        mine = self._scores[bit].units
+        mine = mine[(mine >= 0) & (mine != LOST)]
+        return any(bool(torch.isin(mine, unit).any()) for unit in [*(o.unit for o in said), *self._judged])
 
     def lose(self, bits: int) -> None:
         """Choices went into something that is not followed."""
         self._note(bits, READ)
+        self._note(bits, GONE)
 
     def look_up(self, bits: int, table: Tensor) -> None:
         """Python takes one row of a table, by an index that was chosen."""
@@ -120,6 +175,7 @@ class Choices:
     def follow(self, op: Op) -> list[int]:
         """Note what an operation does with choices; the bits that each of its results still carries."""
         many = max(len(op.outputs()), len(op.written()), 1)
+        self._given(op)
         if not self._parts:
             return [0] * many
         bits = 0
@@ -132,13 +188,23 @@ class Choices:
             return self._parted(op, bits)
         return [self._used(op, bits)] * many
 
+    def _given(self, op: Op) -> None:
+        """Note tables in which ids are looked up that nobody chose, and what is compared with labels."""
+        if op.name in INDEXED:
+            x = op["weight"] if "weight" in op else op["self"]
+            ids = [t for t in op.tensors() if t is not x and not t.is_floating_point() and t.dtype != torch.bool]
+            if ids and not op.of(x).data and not any(op.of(t).choice for t in ids):
+                self._words |= op.of(x).tables
+        elif op.name.startswith("nll_loss") and isinstance(op["self"], Tensor):
+            self._judged.append(op.of(op["self"]).unit)
+
     def _parted(self, op: Op, bits: int) -> list[int]:
         """x[:, :k] and its kin: each result is a part of what x is."""
         x, rest = op["self"], {name: value for name, value in op.given.items() if name != "self"}
         found = [0] * len(op.outputs())
         for k in _numbers(bits):
             part = self._parts[k]
-            if not _broadcasts(part.places, x):
+            if part.moved or not _broadcasts(part.places, x):
                 found = [one | 1 << k for one in found]
                 continue
             moved = op.func(part.places.expand(x.shape).contiguous(), **rest)
@@ -164,22 +230,29 @@ class Choices:
             if not op["self"].is_floating_point():  # as a mean over points is
                 self._note(bits, READ)
             return 0
-        return bits
+        if name in ("min", "max", "aminmax", "any", "all") and not op.outputs()[0].ndim:  # over all, it tells nobody
+            return 0
+        if name in ("cat", "stack") and any(_is_ids(op, t) for t in op.tensors()):
+            self._note(bits, MIXED)
+        stays = torch.Tag.pointwise in op.func.tags or op.func.is_view or name in KEEPS
+        return bits if stays else self._in_another_order(bits)
 
-    def _note(self, bits: int, use: str, table: tuple[int, ...] = (), asked: int = 0) -> None:
+    def _note(self, bits: int, use: str, table: tuple[int, ...] = (), asked: int = 0, rows: int = 0) -> None:
         for k in _numbers(bits):
             part = self._parts[k]
-            size = self._sizes[part.choice]
+            size = self._scores[part.choice].size
             # A table [C, D] in a row, where each chosen row is told by D indices.
             flat = len(table) == 1 and size * asked == table[0] * len(part.places.unique())
-            own = ODD if use == LOOKS_UP and size not in table and not flat else use
+            fits = size == rows if rows else size in table
+            own = ODD if use == LOOKS_UP and not fits and not flat else use
             self._uses[k][own] = max(table, self._uses[k].get(own, ()), key=len)
 
-    def _note_table(self, bits: int, table: Tensor) -> None:
+    def _note_table(self, bits: int, op: Op, table: Tensor) -> None:
         for k in _numbers(bits):
             part = self._parts[k]
-            found = self._tables.setdefault(part.choice, {}).setdefault(table.data_ptr(), [])
-            found.append(part.places.flatten())
+            known = self._tables.setdefault(part.choice, {})
+            known.setdefault(table.data_ptr(), (op.of(table).tables, []))[1].append(part.places.flatten())
+        self._ask(bits, op, [table])
 
     def _that(self, use: str) -> int:
         """The bits of the choices that were used so, with all their parts."""
@@ -198,7 +271,15 @@ class Choices:
         if name in COMPARED:
             return self.roots(bits)
         out = op.outputs()[0]
+        for t in free if not bits & self._values() else ():
+            if t.shape == out.shape:
+                kin = [k for k in _numbers(self.roots(bits)) if self._is_by(1 << k, op.of(t).unit)]
+                self._note(sum(1 << k for k in kin), STRAIGHT)
         return 0 if all(t.shape != out.shape for t in op.tensors() if op.of(t).choice) else bits
+
+    def _is_by(self, bit: int, unit: Tensor) -> bool:
+        """Whether units are those by whose scores a choice was made."""
+        return bool(torch.isin(unit[(unit >= 0) & (unit != LOST)], self._scores[bit].units).any())
 
     def _indexed(self, op: Op) -> int:
         """x[i]: a look-up where x is a table, values again where i tells units, points sent elsewhere otherwise."""
@@ -211,37 +292,52 @@ class Choices:
         if not bits:
             return own.choice
         if not own.data and not own.choice & bits:
+            if not own.tables:  # eye(C)[i] is another spelling of one_hot(i, C)
+                return self._in_another_order(bits)
+            if _is_beside(op, asked):
+                return 0
             table = _table(x)
-            self._note_table(bits, x)
+            self._note_table(bits, op, x)
             if len(table) > 2 and op.name in ("index", "_unsafe_index", "index_select"):  # weights of experts
                 self._note(bits, SENDS)
                 self._note(bits, STACKED, _stack(op, x, bits))
             else:
-                self._note(bits, LOOKS_UP, table, max(t.numel() for t in asked))
+                self._note(bits, LOOKS_UP, table, max(t.numel() for t in asked), _rows(op, x))
             if isinstance(times := op["per_sample_weights"], Tensor):  # of a bag
                 self._note(op.of(times).choice & self._values(), VALUES)
             return 0
-        if own.choice & bits or (_told_axes(op, own) and not self._is_of_others(op, own, bits)):
-            return own.choice | (bits & ~self._that(SENDS))
+        kept = self._in_another_order(own.choice)
+        if own.choice and not x.is_floating_point():  # who was chosen, of those that were
+            return kept | self._in_another_order(bits)
+        told = _told_axes(op, own)
+        if own.choice & bits or (told and not self._is_of_others(op, own, bits)):
+            return kept | (bits & ~self._that(SENDS))
+        if told:  # of what all experts made, those that were chosen
+            counts = {x.shape[d] for d in told}
+            bits = sum(1 << k for k in _numbers(bits) if self._scores[self._parts[k].choice].size in counts)
         self._note(bits, SENDS)
-        return own.choice
+        return kept
 
     def _is_of_others(self, op: Op, own: Owners, bits: int) -> bool:
         """Whether x[i] takes what many units made, as of experts that all ran, and not the units that were scored."""
         if set(varying(own.unit)) <= set(_told_axes(op, own)):
             return False
-        return not any(bool(torch.isin(own.unit, self._scores[1 << k]).any()) for k in _numbers(self.roots(bits)))
+        return not any(self._is_by(1 << k, own.unit) for k in _numbers(self.roots(bits)))
 
     def _written(self, op: Op, name: str, bits: int) -> int:
         src = next((op[n] for n in ("src", "source", "values") if n in op and isinstance(op[n], Tensor)), None)
         wrote = None if src is None else op.of(src)
         if wrote is not None and wrote.data and wrote.choice and name in (WRITES | {"index_put", "_index_put_impl"}):
-            self._note(wrote.choice, VALUES)
-            return bits
+            if not src.is_floating_point():
+                self._note(wrote.choice, MIXED)
+            elif op.of(op["self"]).choice or _others_are_zero(op):
+                self._note(wrote.choice, VALUES)
+            return self._in_another_order(bits)
         if name in PLACES and wrote is not None and wrote.data:
-            self._note(bits, SENDS)
+            if not _is_beside(op, [i for i in op["indices"] or () if i is not None] if "indices" in op else []):
+                self._note(bits, SENDS)
             return 0
-        return bits
+        return self._in_another_order(bits)
 
     def _weighted(self, op: Op) -> int:
         """A one-hot row times a table looks up in it; chosen values times weights are decoded."""
@@ -257,12 +353,18 @@ class Choices:
                 self._note(o.choice & ~rows, SUMS)
             elif _has_units(o):
                 self._note(o.choice, WEIGHS)
+                self._ask(o.choice, op, others)
                 self._decode(o.choice, t)
             else:
                 who = o.choice & ~self._values()
                 self._note(who, LOOKS_UP, max(map(_table, others), key=len, default=()))
+                self._ask(who, op, others)
                 self._decode(who, t)
         return 0
+
+    def _ask(self, bits: int, op: Op, tables: Sequence[Tensor]) -> None:
+        for k in _numbers(self.roots(bits)):
+            self._asked.setdefault(1 << k, set()).update(op.of(t).tables for t in tables)
 
     def _decode(self, bits: int, t: Tensor) -> None:
         roots = self.roots(bits)
@@ -273,19 +375,80 @@ class Choices:
     def _masked(self, op: Op, bits: int) -> int:
         """z times a mask of what was chosen: values. Anything else times a choice: points sent elsewhere, weighted."""
         out = op.outputs()[0]
+        if not out.is_floating_point():
+            if op.name.startswith("where") and any(_is_ids(op, t) and op.of(t).data for t in op.tensors()):
+                self._note(bits, MIXED)
+            return bits
+        if not _fills_zero(op):
+            return bits
         for t in op.tensors():
             o = op.of(t)
             if o.choice or not o.data or not t.is_floating_point():
                 continue
             masks = [m for m in op.tensors() if op.of(m).choice]
             alike = t.shape == out.shape and all(m.shape == t.shape for m in masks)
-            if not alike:  # the looked-up rows, each times its value, or the results of experts
-                rows = self._that(LOOKS_UP)
+            if not alike:  # whole maps of units, the looked-up rows, each times its value, or the results of experts
+                own = sum(
+                    1 << k for k in _numbers(bits & ~self._values()) if self._is_by(self._parts[k].choice, o.unit)
+                )
+                rows = self._that(LOOKS_UP) | own
                 self._note(bits & rows, VALUES)
                 self._note(bits & ~rows & ~self._values(), SENDS)
-                return 0
+                return self._in_another_order(own)
             self._note(bits, VALUES)
         return bits
+
+
+def made_of(op: Op) -> frozenset[int]:
+    """The tables, which are weights and buffers, that a result is made of, since its data last met any."""
+    found = [op.of(t) for t in op.tensors()]
+    if op.name in PAIRED and any(o.data for o in found):
+        found = [o for o in found if not o.data]
+    return frozenset().union(*(o.tables for o in found))
+
+
+def _is_ids(op: Op, t: Tensor) -> bool:
+    """Whether a tensor holds ids that nobody chose."""
+    return t.ndim > 0 and not t.is_floating_point() and t.dtype != torch.bool and not op.of(t).choice
+
+
+def _is_beside(op: Op, indices: Sequence[Tensor]) -> bool:
+    """Whether the data tell another index too: then pairs are looked up, as in a table of labels and predictions."""
+    return any(not i.is_floating_point() and op.of(i).data and not op.of(i).choice for i in indices)
+
+
+def _others_are_zero(op: Op) -> bool:
+    """Whether all is zero where chosen values are not written; else, as by −∞, the others are left out of a softmax."""
+    out = next(iter(op.written() or op.outputs())).detach()
+    there = torch.zeros_like(out, dtype=torch.bool)
+    if "index" in op:
+        there.scatter_(op["dim"], op["index"], True)
+    else:
+        there[tuple(slice(None) if i is None else i for i in op["indices"])] = True
+    return not bool(out.masked_fill(there, 0).any())
+
+
+def _fills_zero(op: Op) -> bool:
+    """The same of values that a mask sets."""
+    if op.name.startswith("masked_fill"):
+        value = op["value"]
+    elif op.name == "where":
+        value = next((v for v in (op["self"], op["other"]) if isinstance(v, Tensor) and not op.of(v).data), 0)
+    else:
+        return True
+    return not bool(value.detach().any()) if isinstance(value, Tensor) else value == 0
+
+
+def _rows(op: Op, x: Tensor) -> int:
+    """How many rows the table has that an operation looks up in; 0 if that is not told by one axis."""
+    if "weight" in op:
+        return x.shape[0]
+    if "dim" in op and op["dim"] is not None:
+        return x.shape[op["dim"] % x.ndim]
+    if not isinstance(op["indices"], list | tuple):
+        return 0
+    at = [d for d, i in _places(op["indices"]) if i is not None and i.dtype == torch.long and op.of(i).choice]
+    return x.shape[at[0]] if len(at) == 1 else 0
 
 
 def _table(x: Tensor) -> tuple[int, ...]:

@@ -47,6 +47,7 @@ class Owners(NamedTuple):
     crossed  bits of the activations that lie on every path to it
     behind   bits of the activations that lie on some path to it
     choice   bits of the choices (top-k, argmax) whose indices or values it is made of
+    tables   the memories of the weights and buffers it is made of, of data those that they met last
     why      how the owners were lost
     made     of weights that are made of others, or of rows of them that the data choose: how
     """
@@ -62,6 +63,7 @@ class Owners(NamedTuple):
     crossed: int = 0
     behind: int = 0
     choice: int = 0
+    tables: frozenset[int] = frozenset()
     why: str = ""
     made: Recipe | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import reduce
 from typing import Any
@@ -30,7 +30,7 @@ from ..torch_private import (
     storage_id,
     tree_leaves,
 )
-from .choices import Choices
+from .choices import Choices, made_of
 from .copies import recipe
 from .families import Families, Family
 from .masking import looks_up, masks_units
@@ -95,19 +95,21 @@ class Tracker(TorchDispatchMode):
                 self._enter_weight(p, name)
         for name, b in root.named_buffers():
             if not isinstance(b, UninitializedBuffer):
-                self._put(b, constant(b.ndim, ("buffer", name)))
+                self._enter_constant(b, ("buffer", name))
         for path, module in root.named_modules():
             for name, value in vars(module).items():
                 for place, t in enumerate(_tensors(value) if isinstance(value, Tensor | list | tuple) else ()):
                     if not isinstance(t, nn.Parameter):
-                        self._put(t, constant(t.ndim, ("attribute", path, name, place)))
+                        self._enter_constant(t, ("attribute", path, name, place))
+
+    def _enter_constant(self, t: Tensor, source: Hashable) -> None:
+        self._put(t, constant(t.ndim, source)._replace(tables=_memory_of(t)))
 
     def _enter_weight(self, p: Tensor, name: str) -> Owners:
         source = ("parameter", name or id(p))
         self._names.setdefault(source, name)
-        owners = constant(p.ndim, source, weight=True)
-        with suppress(RuntimeError, NotImplementedError, ValueError):
-            self.families.storages.add(storage_id(p))
+        owners = constant(p.ndim, source, weight=True)._replace(tables=_memory_of(p))
+        self.families.storages |= owners.tables
         self._put(p, owners)
         return owners
 
@@ -234,18 +236,18 @@ class Tracker(TorchDispatchMode):
         written, outputs = op.written(), op.outputs()
         results = [found] * max(len(outputs), 1) if isinstance(found, Owners) or found is None else found
         self._look(op)
-        carried = self.choices.follow(op)
+        carried, tables = self.choices.follow(op), made_of(op)
         if any(carried) and op.name not in RULES and torch.Tag.pointwise not in op.func.tags and not op.func.is_view:
             self.choices.lose(reduce(int.__or__, carried))
         if written:
             for k, (t, owners, choice) in enumerate(zip(written, results, carried, strict=False)):
                 owners = owners or lost(t.ndim, op.fault or f"{op.func} is not followed")
-                self.memory.write(t, owners._replace(choice=choice, made=recipe(op, k)))
+                self.memory.write(t, owners._replace(choice=choice, tables=tables, made=recipe(op, k)))
             return
         for k, (t, owners, choice) in enumerate(
             zip(outputs, [*results, *[None] * len(outputs)], carried, strict=False)
         ):
-            owners = (owners or self._lost(op, t))._replace(made=recipe(op, k))
+            owners = (owners or self._lost(op, t))._replace(tables=tables, made=recipe(op, k))
             if not _fits(owners, t):
                 self.faults.append(f"{op.func}: owners {list(owners.point.shape)} of {list(t.shape)}")
                 owners = self._lost(op, t)
@@ -302,6 +304,14 @@ class Tracker(TorchDispatchMode):
         name = self._names.get(parent, "")
         if name and owners.source not in self._names:
             self._names[owners.source] = f"{name}[{op['index']}]" if op.name == "select" and not op["dim"] else name
+
+
+def _memory_of(t: Tensor) -> frozenset[int]:
+    """Where a tensor's numbers lie; nothing where it has none of its own, or none yet."""
+    try:
+        return frozenset((storage_id(t),))
+    except (RuntimeError, NotImplementedError, ValueError):
+        return frozenset()
 
 
 def _fits(owners: Owners, t: Tensor) -> bool:

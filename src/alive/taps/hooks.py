@@ -80,7 +80,8 @@ class Mode(TorchFunctionMode):
     def _masked(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A call that may complete an activation spelled out."""
         taps = self.taps
-        seen = taps._masks.read(func, args, kwargs)
+        with taps._unfollowed_here():
+            seen = taps._masks.read(func, args, kwargs)
         if seen is None or not is_pre_activation(seen.z):
             return func(*args, **kwargs)
         if seen.gate is None:

@@ -6,7 +6,7 @@ that is followed, choices wait for its end; in later passes the book tells.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,27 +14,25 @@ from torch import Tensor
 
 from ..functional.activations import Activation
 from ..provenance import Owners, Tracker, tensors
-from ..provenance.choices import LOOKS_UP, ODD, READ, STACKED
+from ..provenance.choices import LOOKS_UP, STACKED
 from ..provenance.owners import LOST
 from .book import Entry
 from .kinds import JUMP, Seen
 from .lines import line_of_call
 from .records import Place
-from .selections import CODE, LATENT, SORTS, Choice, Selection, Selects, chosen_by, noun_of
+from .selections import LATENT, Choice, Selection, Selects, chosen_by
 from .waiting import (
     APART,
     CHANGED,
-    LOOKS_ELSEWHERE,
     PARTLY,
-    READ_BY_PYTHON,
     SEVERAL,
-    SORTED,
     Waiting,
     apart_of,
     by_axis,
     has_names,
     has_units,
     is_as_decoded,
+    meaning,
     ranks_of,
     taken_of,
 )
@@ -101,7 +99,7 @@ class Selecting:
         if not owners.data:
             taps.book.note(base, number, Entry(base, None, tuple(choice.z.shape), taps.mark(choice.z)))
             return
-        bit = tracker.choices.begin(choice.size, choice.ids.shape, owners.unit)
+        bit = tracker.choices.begin(choice.size, choice.ids.shape, owners)
         marked = {bit: choice.ids if choice.result is None else choice.result}
         if choice.values is not None:
             marked[tracker.choices.values_of(bit)] = choice.values
@@ -148,31 +146,25 @@ class Selecting:
                     self._floors[waiting.bit] = max(activation.cutoff, self._floors.get(waiting.bit, -torch.inf))
         return owners.picked
 
-    def finish(self) -> None:
+    def finish(self, output: Any) -> None:
         """The pass has ended: now it shows what the choices were of."""
         tracker, waiting = self._taps._tracker, self._waiting
         assert tracker is not None
         with tracker.quiet():
             apart = apart_of(waiting, tracker)
+            said = [tracker.owners(t) for t in tensors(output)]
             for each in waiting:
-                self._settle(each, tracker, each.bit in apart)
+                self._settle(each, tracker, each.bit in apart, said)
         self.clear()
 
-    def _settle(self, each: Waiting, tracker: Tracker, apart: bool) -> None:
+    def _settle(self, each: Waiting, tracker: Tracker, apart: bool, said: Sequence[Owners]) -> None:
         taps, choice, key = self._taps, each.choice, (each.base, each.number)
         uses = tracker.choices.uses(each.bit)
-        noun = "" if each.bit & self._passed_on else noun_of(uses, several=choice.several)
-        units = has_units(each.owners, choice.dim)
-        if not units:  # rows of a table are codes, whatever made their scores
-            noun = CODE if noun and (LOOKS_UP in uses or STACKED in uses) else ""
-        shape = tuple(choice.z.shape)
-        if not noun or choice.name == SORTS:
-            if noun:
-                taps.tell_unseen(each.base, SORTED, each.path)
-            elif ODD in uses:
-                taps.tell_unseen(each.base, LOOKS_ELSEWHERE, each.path)
-            elif units and READ in uses and choice.name != SORTS:
-                taps.tell_unseen(each.base, READ_BY_PYTHON, each.path)
+        units, shape = has_units(each.owners, choice.dim), tuple(choice.z.shape)
+        noun, why = ("", "") if each.bit & self._passed_on else meaning(each, tracker, said)
+        if not noun:
+            if why:
+                taps.tell_unseen(each.base, why, each.path)
             taps.book.note(each.base, each.number, Entry(each.base, None, shape, each.mark))
             return
         owners = each.owners if units else by_axis(each, uses.get(LOOKS_UP) or uses[STACKED], tracker)
@@ -237,6 +229,10 @@ class Selecting:
         if told and not has_names(owners):
             told = False
             if seen.activation is JUMP:
+                taps._unfollowed("mask")
+        if told and seen.activation is JUMP and taps._masks.is_softmax(scores):  # probabilities above some level
+            told = False
+            if not tracker.owners(seen.gate.mask).choice:  # else the choice tells what they are
                 taps._unfollowed("mask")
         if told and seen.activation is not JUMP:  # signs, and other numbers of few values, are no scores
             told = len(scores.detach().unique()) > FEW

@@ -336,7 +336,7 @@ class Taps:
         with self._tracker.quiet():
             self._note_paths(output)
         if self._selecting is not None:
-            self._selecting.finish()
+            self._selecting.finish(output)
 
     def _note_paths(self, output: Any) -> None:
         """Which taps lie on every path to the output."""

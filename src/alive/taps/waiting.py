@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..provenance import Owners, Tracker
-from ..provenance.choices import Decoded
+from ..provenance.choices import (
+    LOOKS_UP,
+    ODD,
+    READ,
+    SENDS,
+    STACKED,
+    STRAIGHT,
+    VALUES,
+    Decoded,
+)
 from ..provenance.owners import LOST, varying
-from .selections import EXPERT, Choice, Selection
+from .selections import CODE, EXPERT, LATENT, SORTS, Choice, Selection, noun_of
 from .trace import Mark
 
 READ_BY_PYTHON = (
@@ -38,6 +47,15 @@ APART = (
     "chooses for some of the points at a time, in several calls: who is never chosen in any of them is not counted; "
     "choose for all points in one call"
 )
+UNCLEAR = (
+    "chooses by scores of other weights than those that are chosen: whether these are units of the model, or what it "
+    "says (words, classes, actions), is not known, and who is never chosen is not counted; if they are units, declare "
+    "the module that chooses: selects={MyQuantiser: alive.taps.Selects('code', count=512)}"
+)
+TOGETHER = (
+    "chooses among several scores of each unit at once: who is never chosen is not counted; declare the module that "
+    "chooses: selects={MyRouter: alive.taps.Selects('expert', count=8)}"
+)
 SEVERAL = "which of several codebooks a code is of cannot be told"
 
 
@@ -53,6 +71,64 @@ class Waiting(NamedTuple):
     where: str
     slot: Any
     path: str
+
+
+def meaning(each: Waiting, tracker: Tracker, said: Sequence[Owners]) -> tuple[str, str]:
+    """What the candidates of a choice are, or why they are not counted; both empty where they are no units.
+
+    said   the owners of what the model returned
+    """
+    choices, bit, sorts = tracker.choices, each.bit, each.choice.name == SORTS
+    uses = choices.uses(bit)
+    units, near = has_units(each.owners, each.choice.dim), choices.is_near(bit)
+    if choices.is_a_word(bit) or (units and _is_given(each, tracker)):
+        return "", ""
+    noun = noun_of(uses, several=each.choice.several)
+    if not units:  # rows of a table are codes, whatever made their scores
+        noun = CODE if choices.is_scored(bit) and noun and (LOOKS_UP in uses or STACKED in uses) else ""
+    is_said = units and choices.is_said(bit, said)
+    if noun == LATENT and set(uses) <= {VALUES, READ} and not _comes_out(each, said):
+        noun = ""
+    if not noun and ODD in uses and (units or near):
+        return "", "" if is_said and not near else LOOKS_ELSEWHERE
+    if not noun:
+        return "", READ_BY_PYTHON if units and READ in uses and not sorts else ""
+    if sorts:
+        return "", SORTED
+    return _judged(noun, each, uses, is_said, near)
+
+
+def _judged(noun: str, each: Waiting, uses: Collection[str], is_said: bool, near: bool) -> tuple[str, str]:
+    """What looks like units by what became of a choice: whether it is, by how the choice was made."""
+    if noun == LATENT:
+        return noun, ""
+    if _is_repeated(each.owners, each.choice.dim):  # of each unit several, as of a class at every position
+        return "", TOGETHER if each.choice.dim in varying(each.owners.point) else ""
+    if noun == EXPERT and SENDS in uses:
+        return noun, ""
+    if noun == CODE and (STRAIGHT in uses or each.choice.name == "gumbel" or (near and not is_said)):
+        return noun, ""
+    if noun == EXPERT and not is_said:
+        return noun, ""
+    return "", "" if is_said and not near and noun == CODE else UNCLEAR
+
+
+def _is_given(each: Waiting, tracker: Tracker) -> bool:
+    """Whether the scores came with the batch."""
+    family = tracker.family(each.owners)
+    return family is not None and family.made_by == "input"
+
+
+def _comes_out(each: Waiting, said: Sequence[Owners]) -> bool:
+    """Whether the model returns values of the candidates, of which those that were not chosen are zero."""
+    mine = each.owners.unit[(each.owners.unit >= 0) & (each.owners.unit != LOST)]
+    return any(o.choice and bool(torch.isin(mine, o.unit).any()) for o in said)
+
+
+def _is_repeated(owners: Owners, dim: int) -> bool:
+    """Whether some unit lies more than once along an axis."""
+    unit = owners.unit.movedim(dim, -1).reshape(-1, owners.unit.shape[dim]).sort(-1).values
+    return bool(((unit[:, 1:] == unit[:, :-1]) & (unit[:, 1:] >= 0) & (unit[:, 1:] != LOST)).any())
 
 
 def apart_of(waiting: Sequence[Waiting], tracker: Tracker) -> set[int]:

@@ -44,8 +44,9 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different points meet in one sum")
     elif unit.numel() and int(unit.max()) == LOST:
         more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different units meet in one sum")
-    if op.name in COMPARES:  # a mask holds no units, so none were picked into it
+    if op.name in COMPARES:  # a mask holds no units, so none were picked into it, and none can be lost
         more["picked"] = False
+        unit = nobody(ndim) if unit.numel() and int(unit.max()) == LOST else unit
     return op.made(point, unit, *data, **more)
 
 
