@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from .elementwise import copied, elementwise, fresh, gated, kept, normalised, same
 from .moves import complex_view, concatenated, packed, padded, repeated, replayed, unpacked, viewed
-from .picks import bagged, embedded, filled, gathered, indexed, masked, put, scattered, sorted_
+from .picks import (
+    bagged,
+    bucketed,
+    drawn,
+    embedded,
+    filled,
+    gathered,
+    indexed,
+    masked,
+    put,
+    scattered,
+    sorted_,
+    told_once,
+)
 from .rule import Rule
 from .sums import counted, gridded, over, pooled, refolded, sampled, summed_over, unfolded
 from .weighted import attended, convolved, grouped, linear, multiplied, paired, recurrent, times_vector, trilinear
@@ -100,6 +113,8 @@ RULES: dict[str, Rule] = {
         fresh, "zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones new_full"
     ),
     **_called(fresh, "new_empty new_empty_strided scalar_tensor uniform normal random exponential"),
-    **_called(counted, "nonzero nonzero_static bincount histc _unique2 unique_consecutive unique_dim searchsorted"),
-    **_called(counted, "bucketize histogram multinomial"),
+    **_called(counted, "nonzero nonzero_static bincount histc histogram"),
+    **_called(drawn, "multinomial"),
+    **_called(bucketed, "bucketize searchsorted"),
+    **_called(told_once, "_unique2 unique_consecutive unique_dim"),
 }

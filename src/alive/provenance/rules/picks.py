@@ -15,7 +15,7 @@ from .rule import both, here
 
 
 def indexed(op: Op, families: Families) -> Results:
-    """x[i, j]: the rows keep their owners; in a table without points, each row belongs to the point of its index."""
+    """x[i, j]: the rows keep their owners; what is of several points belongs to the point of its index."""
     x = op["self"]
     o = op.of(x)
     indices = [i if i is None else here(i) for i in op["indices"]]
@@ -27,6 +27,8 @@ def indexed(op: Op, families: Families) -> Results:
         return _looked_up(op, x, indices, out)
     moved = both(o, lambda owner: op.func(owner.expand(x.shape), indices))
     by_data = any(a.data for a in asked)
+    if by_data and not any(i.dtype in (torch.bool, torch.uint8) for i in indices if i is not None):
+        moved = moved._replace(point=_given(moved.point, _asking(op, indices, out)))
     at = [d for d, i in enumerate(indices) if i is not None]
     chosen = set(_index_axes(op["indices"], lambda i: op.asked(i).data))
     picked, placed = (bool(chosen & set(varying(owner))) for owner in (o.unit, o.point))
@@ -45,19 +47,34 @@ def _index_axes(indices: Sequence[Tensor | None], counts: Callable[[Tensor], boo
 
 
 def _looked_up(op: Op, x: Tensor, indices: Sequence[Tensor | None], out: Tensor) -> Owners:
-    given = [(d, i) for d, i in enumerate(indices) if i is not None]
-    if any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
+    if any(i.dtype in (torch.bool, torch.uint8) for i in indices if i is not None):
         return op.lost(out.ndim, "a mask made of the data chooses among weights")
+    owners = [op.of(i) for i in op["indices"] if i is not None]
+    return op.made(_asking(op, indices, out), nobody(out.ndim), *(o for o in owners if o.data))
+
+
+def _asking(op: Op, indices: Sequence[Tensor | None], out: Tensor) -> Tensor:
+    """The points whose indices tell which rows are taken, where the rows lie in the result."""
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
     width = max(i.ndim for _, i in given)
     places = [d for d, _ in given]
     first = places[0] if places == list(range(places[0], places[0] + len(places))) else 0
     after = out.ndim - first - width
     point = nobody(out.ndim)
-    owners = [op.asked(i) for i in op["indices"] if i is not None]
-    for o in owners:
-        own = aligned(o.point, width)
-        point = joined(point, own.view((1,) * first + tuple(own.shape) + (1,) * after))
-    return op.made(point, nobody(out.ndim), *(o for o in owners if o.data))
+    for i in op["indices"]:
+        if i is not None:
+            own = aligned(op.of(i).point, width)
+            point = joined(point, own.view((1,) * first + tuple(own.shape) + (1,) * after))
+    return point
+
+
+def _given(point: Tensor, asking: Tensor) -> Tensor:
+    """What several points made, as the rows of all values there are, belongs to the point that takes it."""
+    return (
+        compact(torch.where(point == MANY, torch.maximum(point, asking), point))
+        if bool((point == MANY).any())
+        else point
+    )
 
 
 def gathered(op: Op, families: Families) -> Results:
@@ -75,6 +92,10 @@ def gathered(op: Op, families: Families) -> Results:
         own = asked.point.view((1,) * at + (-1,) + (1,) * (out.ndim - at - 1)) if index.ndim else nobody(out.ndim)
         return op.made(own, nobody(out.ndim), asked)
     moved = both(o, lambda owner: op.func(owner.expand(x.shape), dim, here(index)))
+    if asked.data and index.ndim:
+        at = dim % out.ndim
+        own = asked.point if op.name == "gather" else asked.point.view((1,) * at + (-1,) + (1,) * (out.ndim - at - 1))
+        moved = moved._replace(point=_given(moved.point, own))
     picked, placed = (asked.data and dim % max(x.ndim, 1) in varying(owner) for owner in (o.unit, o.point))
     result = moved._replace(placed=o.placed or placed or picked, picked=o.picked or picked)
     return result if asked.data or op.name == "gather" else told_apart(op, result, families)
@@ -220,6 +241,44 @@ def masked(op: Op, families: Families) -> Results:
     moved = both(o, lambda owner: torch.masked_select(aligned(owner, len(shape)).expand(shape), here(mask)))
     by_data = op.of(mask).data
     return moved._replace(placed=o.placed or by_data, picked=o.picked or (by_data and bool(varying(o.unit))))
+
+
+def drawn(op: Op, families: Families) -> Results:
+    """multinomial: what is drawn belongs to the point of its row."""
+    o = op.of(op["self"])
+    ndim = op.outputs()[0].ndim
+    return op.made(reduced(o.point, [-1]), nobody(ndim), o, picked=False) if o.data else op.plain(ndim)
+
+
+def bucketed(op: Op, families: Families) -> Results:
+    """bucketize and searchsorted: each place belongs to the value that it is the place of, and to its own row."""
+    x, edges = op["self"], op["boundaries"] if "boundaries" in op else op["sorted_sequence"]
+    if not isinstance(x, Tensor):
+        return op.lost(op.outputs()[0].ndim)
+    o, row = op.of(x), op.of(edges)
+    if not (o.data or row.data):
+        return op.plain(x.ndim)
+    point = joined(o.point, reduced(row.point, [-1])) if edges.ndim == x.ndim else o.point
+    return op.made(point, nobody(x.ndim), *(each for each in (o, row) if each.data), picked=False)
+
+
+def told_once(op: Op, families: Families) -> Results:
+    """unique: its values are of several points; the place of each entry among them belongs to that entry's own."""
+    x = op["self"]
+    o = op.of(x)
+    if not o.data:
+        return [op.plain(t.ndim) for t in op.outputs()]
+    found = [op.made(nobody(t.ndim, MANY), nobody(t.ndim), o, placed=True, picked=False) for t in op.outputs()]
+    place = op.outputs()[1]
+    if op["dim"] is not None:
+        found[1] = op.made(reduced(o.point, _others(op["dim"], x.ndim)).reshape(-1), nobody(place.ndim), o)
+    elif place.shape == x.shape:
+        found[1] = op.made(o.point, nobody(x.ndim), o, picked=False)
+    return found
+
+
+def _others(dim: int, ndim: int) -> list[int]:
+    return [d for d in range(ndim) if d != dim % ndim]
 
 
 def filled(op: Op, families: Families) -> Results:
