@@ -228,3 +228,118 @@ def dispatched():
         return torch.einsum("nes,esd->nd", sent.float(), h)
 
     return Made(go, gate=router(), **stacked()), leaning(6, 4)
+
+
+def in_queues(chosen, count=3):
+    """The place of each point in the queue of its expert."""
+    one_hot = torch.nn.functional.one_hot(chosen, count)
+    return (one_hot.cumsum(0) * one_hot).sum(-1) - 1
+
+
+def buffered(go):
+    last = nn.Linear(4, 4)
+    lean(last)
+    return Made(go, gate=router(), last=last, **stacked())
+
+
+def with_capacity(m, x, room=3):
+    weights, chosen = m.gate(x).softmax(-1).max(-1)
+    slot = in_queues(chosen)
+    kept = slot < room
+    buffers, owner = torch.zeros(3, room, 4), torch.full((3, room), -1)
+    buffers[chosen[kept], slot[kept]] = x[kept]
+    owner[chosen[kept], slot[kept]] = kept.nonzero()[:, 0]  # by hand: an empty slot is nobody's
+    z = torch.baddbmm(m.bias, buffers, m.weight)
+    h = note(z, point=owner[..., None], unit=expert_and_feature(z, 0, 2)).relu()
+    back = torch.zeros_like(x)
+    back[kept] = h[chosen[kept], slot[kept]] * weights[kept, None]
+    return note(m.last(x + back), name="last").relu()
+
+
+@case("experts with buffers [E, S, C], points beyond capacity dropped", "experts", truth=noted)
+def buffers():
+    return buffered(with_capacity), leaning(9, 4)
+
+
+@case("experts with buffers that are never full", "experts", truth=noted)
+def roomy_buffers():
+    return buffered(lambda m, x: with_capacity(m, x, room=9)), leaning(9, 4)
+
+
+@case("experts with buffers, other ones filled by other batches", "experts", truth=noted)
+def buffers_in_batches():
+    x = leaning(15, 4)
+    return buffered(with_capacity), [x[:5], x[5:9], x[9:]]
+
+
+def with_flat_buffers(m, x, room=2):
+    weights, chosen = m.gate(x).softmax(-1).topk(2, -1)
+    flat = chosen.flatten()
+    slot = in_queues(flat)
+    kept = (slot < room).nonzero()[:, 0]
+    at = flat[kept] * room + slot[kept]
+    buffers = torch.zeros(3 * room, 4).index_copy(0, at, x[kept // 2])
+    owner = torch.full((3 * room,), -1).index_copy(0, at, kept // 2)
+    z = torch.bmm(buffers.view(3, room, 4), m.weight) + m.bias
+    h = note(z, point=owner.view(3, room, 1), unit=expert_and_feature(z, 0, 2)).relu()
+    back = h.flatten(0, 1)[at] * weights.flatten()[kept, None]
+    return note(m.last(x.index_add(0, kept // 2, back)), name="last").relu()
+
+
+@case("top-2 experts with buffers in a row [E·S, C]", "experts", truth=noted)
+def flat_buffers():
+    return buffered(with_flat_buffers), leaning(9, 4)
+
+
+@case("experts' modules on buffers, one after the other", "experts", truth=noted)
+def buffers_of_modules():
+    def go(m, x):
+        chosen = m.gate(x).argmax(-1)
+        slot, out = in_queues(chosen), torch.zeros_like(x)
+        for e, expert in enumerate(m.experts):
+            rows = ((chosen == e) & (slot < 3)).nonzero()[:, 0]
+            if len(rows):
+                buffer = torch.zeros(3, 4)
+                buffer[slot[rows]] = x[rows]
+                owner = torch.full((3,), -1).index_copy(0, slot[rows], rows)
+                h = note(expert(buffer), point=owner[:, None], name=f"expert {e}").relu()
+                out[rows] = h[slot[rows]]
+        return note(m.last(x + out), name="last").relu()
+
+    return switch(go, n=9)
+
+
+@case("points beyond capacity leave zeros behind", "experts", truth=noted)
+def zeros_behind():
+    def go(m, x):
+        chosen = m.gate(x).argmax(-1)
+        slot, out = in_queues(chosen), torch.zeros_like(x)
+        for e, expert in enumerate(m.experts):
+            rows = ((chosen == e) & (slot < 2)).nonzero()[:, 0]
+            if len(rows):
+                out[rows] = note(expert(x[rows]), point=rows[:, None], name=f"expert {e}").relu()
+        return note(m.last(out), name="last").relu()
+
+    return switch(go, n=9)
+
+
+@case("experts' buffers dispatched by a one-hot einsum of floats, capacity 2", "experts", truth=noted)
+def dispatched_floats():
+    def go(m, x, room=2):
+        chosen = m.gate(x).argmax(-1)
+        one_hot = torch.nn.functional.one_hot(chosen, 3).float()
+        slot = one_hot.cumsum(0) * one_hot - one_hot
+        one_hot = one_hot * (slot < room).float()
+        slots = torch.nn.functional.one_hot((slot * one_hot).sum(-1).long(), room).float()
+        sent = one_hot[..., None] * slots[:, None]  # [N, E, S]
+        z = torch.baddbmm(m.bias, torch.einsum("nes,nd->esd", sent, x), m.weight)
+        point = torch.where(sent.bool().any(0), sent.argmax(0), NOBODY)[..., None]
+        h = note(z, point=point, unit=expert_and_feature(z, 0, 2)).relu()
+        return note(m.last(x + torch.einsum("nes,esd->nd", sent, h)), name="last").relu()
+
+    return buffered(go), leaning(8, 4)
+
+
+@case("buffers with room for all, and all points in the first", "experts", truth=noted)
+def collapsed_buffers():
+    return buffered(lambda m, x: with_capacity(m, x, room=7)), leaning(7, 4, low=-4.0, high=-1.0)

@@ -211,11 +211,12 @@ def _scattered(z: Tensor, place: Scattered, points: int) -> Tensor | None:
     """The mean of each unit for each point [N, C]; None where some point does not meet some unit."""
     if place.point is None or place.unit is None:
         return None
-    cell = (place.point * place.width + place.unit).to(z.device)
-    counts = torch.bincount(cell, minlength=points * place.width)
+    size = points * place.width
+    cell = (place.point * place.width + place.unit).clamp(max=size).to(z.device)
+    counts = torch.bincount(cell, minlength=size)[:size]
     if not bool((counts > 0).all()):
         return None
-    sums = z.new_zeros(points * place.width).index_add_(0, cell, z.reshape(-1))
+    sums = z.new_zeros(size + 1).index_add_(0, cell, z.reshape(-1))[:size]
     return (sums / counts).view(points, place.width)
 
 
@@ -227,7 +228,7 @@ def norms(gradient: Tensor, layout: Layout, points: int) -> Tensor | None:
     if isinstance(layout.place, Scattered):
         assert layout.place.point is not None
         squares = g.reshape(-1).double().square()
-        return squares.new_zeros(points).index_add_(0, layout.place.point.to(g.device), squares).sqrt()
+        return squares.new_zeros(points + 1).index_add_(0, layout.place.point.to(g.device), squares)[:points].sqrt()
     rows = _on_grid(g, layout, points)
     over = tuple(range(1, rows.ndim))
     dtype = torch.promote_types(g.dtype, torch.float32)

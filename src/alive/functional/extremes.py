@@ -74,12 +74,14 @@ def extreme(z: Tensor, over: tuple[int, ...], *, largest: bool, ties: str) -> Te
 def by_group(flat: Tensor, group: Tensor, count: int) -> Ends:
     """Extremes of entries that lie on no grid, from the group of each; of an empty group −inf and inf.
 
+    Entries of group `count`, which comes after the last, belong to none.
+
     >>> [ends.tolist() for ends in by_group(torch.tensor([2.0, -3.0, 0.5]), torch.tensor([0, 0, 1]), 2)]
     [[2.0, 0.5], [-3.0, 0.5]]
     """
-    top = flat.new_full((count,), -torch.inf).scatter_reduce(0, group, flat, "amax")
-    bottom = flat.new_full((count,), torch.inf).scatter_reduce(0, group, flat, "amin")
-    return top, bottom
+    top = flat.new_full((count + 1,), -torch.inf).scatter_reduce(0, group, flat, "amax")
+    bottom = flat.new_full((count + 1,), torch.inf).scatter_reduce(0, group, flat, "amin")
+    return top[:count], bottom[:count]
 
 
 def by_unit_and_point(z: Tensor) -> tuple[Ends, Ends]:

@@ -177,6 +177,8 @@ def grouped_slacks(
 ) -> Slacks:
     """Slacks of entries that lie on no grid: for each axis, the group of every entry of the flattened z, and how many.
 
+    Entries of the group after the last belong to none.
+
     A group of one entry cannot be satisfied and is left out. Equal extremes share the gradient, whatever `ties` says.
 
     >>> z, rows = torch.tensor([2.0, -3.0, 0.5]), torch.tensor([0, 0, 1])
@@ -188,7 +190,7 @@ def grouped_slacks(
     measured = {}
     for axis in rule.axes:
         index, count = groups[axis]
-        several = torch.bincount(index, minlength=count) > 1
+        several = torch.bincount(index, minlength=count)[:count] > 1
         if not bool(several.any()):
             continue
         top, bottom = by_group(z, index, count)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import fault_of_ours
 from .families import Family
-from .owners import LOST, MANY, Owners, compact, reduced, varying
+from .owners import LOST, MANY, NONE, Owners, compact, reduced, varying
 
 MAJOR, MINOR = "major", "minor"  # in an axis of k·n entries: entry i is of i // k, or of i % n
 LOST_IS = "it is not known which entry belongs to which"  # point, or unit
@@ -65,7 +65,10 @@ def _unfolded(z: Tensor, axis: int, count: int, fold: str) -> Tensor:
 
 
 class Scattered(NamedTuple):
-    """The point and the unit of each entry of the flattened tensor, as places in 0 ... n−1; None where unknown."""
+    """The point and the unit of each entry of the flattened tensor, as places in 0 ... n−1; None where unknown.
+
+    Entries of point n are nobody's, as those of a buffer that is not full.
+    """
 
     shape: torch.Size
     point: Tensor | None
@@ -128,7 +131,9 @@ def _read(owners: Owners, z: Tensor, points: int, family: Family | None, doubt: 
     made = ("", 0) if family is None else (family.named(owners.unit), family.weights)
     if not (doubt or owners.picked or owners.placed) and (usual := _usual(owners, z, points)) is not None:
         return Layout(usual, True, True, (), *made, axes=usual.axes, names=owners.unit.flatten())
-    point, why_points = (None, doubt) if doubt else _told(owners.point, "point")
+    point, why_points = (None, doubt) if doubt else _told(owners.point, "point", points if owners.placed else 0)
+    if point is None and not doubt and owners.placed and _has_room(owners.point, points):
+        point, why_points = owners.point.masked_fill(owners.point == NONE, points), ""
     unit, why_units = _told(owners.unit, "unit")
     if unit is not None and owners.picked:
         unit, why_units = None, "its units were chosen by the data, as top-k does"
@@ -168,8 +173,8 @@ def _worded(what: str, reason: str, earlier: str) -> str:
     return f"{what}: {reason}" + (f" ({earlier})" if earlier and reason.startswith(LOST_IS) else "")
 
 
-def _told(owner: Tensor, what: str) -> tuple[Tensor | None, str]:
-    """The owners if every entry has one; else why not."""
+def _told(owner: Tensor, what: str, count: int = 0) -> tuple[Tensor | None, str]:
+    """The owners if every entry has one; else why not. A count is how many there are, where the data place them."""
     if not owner.numel():
         return owner, ""
     if int(owner.max()) == LOST:
@@ -186,10 +191,34 @@ def _told(owner: Tensor, what: str) -> tuple[Tensor | None, str]:
         axes = varying(torch.where(owner < 0, owner.max(), owner)) or varying(owner)
         for keep in [axes, *([a] for a in axes)]:
             row = reduced(owner, [d for d in range(owner.ndim) if d not in keep])
-            if int(row.min()) >= 0 and int(row.max()) != LOST:
+            if int(row.min()) >= 0 and int(row.max()) != LOST and (not count or _fills(owner, row, count)):
                 return compact(row), ""
         return None, f"some entries belong to no {what}"
     return owner, ""
+
+
+def _fills(owner: Tensor, row: Tensor, count: int) -> bool:
+    """Whether all points have a row, and no place is empty in every row, as the buffer of an expert may be."""
+    over = [d for d in range(owner.ndim) if row.shape[d] == 1]
+    full = [int(owner.movedim(d, 0).flatten(1).amax(1).min()) >= 0 for d in over]
+    return len(row.unique()) == count and all(full)
+
+
+def _has_room(point: Tensor, points: int) -> bool:
+    """Whether every entry has a point or is nobody's, as where the data are written into buffers that are not full.
+
+    Where the points may lie in order, an entry that was not written may be of the point in whose row it is.
+    """
+    known = (point >= 0) & (point != LOST)
+    if not bool(known.any()) or not bool((known | (point == NONE)).all()):
+        return False
+    held = point[known].long()
+    for d, size in enumerate(point.shape):
+        if points and not size % points:
+            at = torch.arange(size).view([-1 if d == axis else 1 for axis in range(point.ndim)]).expand_as(point)[known]
+            if torch.equal(held, at % points) or torch.equal(held, at // (size // points)):
+                return False
+    return True
 
 
 def _grid(point: Tensor | None, unit: Tensor | None, z: Tensor, points: int) -> Grid | None:
