@@ -343,3 +343,43 @@ def dispatched_floats():
 @case("buffers with room for all, and all points in the first", "experts", truth=noted)
 def collapsed_buffers():
     return buffered(lambda m, x: with_capacity(m, x, room=7)), leaning(7, 4, low=-4.0, high=-1.0)
+
+
+@case("top-2 experts dispatched and combined by one-hot einsums", "experts", truth=noted)
+def dispatched_twice():
+    def go(m, x, room=3):
+        weights, chosen = m.gate(x).softmax(-1).topk(2, -1)
+        sent, share = torch.zeros(len(x), 3, room), torch.zeros(len(x), 3, room)
+        taken = torch.zeros(3)
+        for k in range(2):  # all first choices have their slots before the second ones
+            one_hot = torch.nn.functional.one_hot(chosen[:, k], 3).float()
+            slot = (one_hot.cumsum(0) - 1 + taken) * one_hot
+            taken = taken + one_hot.sum(0)
+            one_hot = one_hot * (slot < room)
+            slots = torch.nn.functional.one_hot(slot.sum(-1).long().clamp(max=room - 1), room).float()
+            sent = sent + one_hot[..., None] * slots[:, None]
+            share = share + weights[:, k, None, None] * one_hot[..., None] * slots[:, None]
+        z = torch.baddbmm(m.bias, torch.einsum("nes,nd->esd", sent, x), m.weight)
+        point = torch.where(sent.bool().any(0), sent.argmax(0), NOBODY)[..., None]
+        h = note(z, point=point, unit=expert_and_feature(z, 0, 2)).relu()
+        return note(m.last(x + torch.einsum("nes,esd->nd", share, h)), name="last").relu()
+
+    return buffered(go), leaning(8, 4)
+
+
+@case("one-hot dispatch in batches, to experts that are modules", "experts", truth=noted)
+def dispatched_to_modules():
+    def go(m, x):
+        chosen = m.gate(x).argmax(-1)
+        sent = torch.nn.functional.one_hot(chosen, 3).float()
+        out = torch.zeros_like(x)
+        for e, expert in enumerate(m.experts):
+            rows = (chosen == e).nonzero()[:, 0]
+            which = torch.nn.functional.one_hot(rows, len(x)).float() * sent[rows, e, None]
+            if len(rows):
+                h = note(expert(which @ x), point=rows[:, None], name=f"expert {e}").relu()
+                out = out + which.t() @ h
+        return note(m.last(x + out), name="last").relu()
+
+    model, x = switch(go, n=12)
+    return model, [x[:5], x[3:7], x[7:]]

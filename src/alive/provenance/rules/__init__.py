@@ -19,7 +19,7 @@ from .picks import (
     told_once,
 )
 from .rule import Rule
-from .sums import counted, gridded, over, pooled, refolded, sampled, summed_over, unfolded
+from .sums import counted, gridded, over, pooled, refolded, running, sampled, summed_over, unfolded
 from .weighted import attended, convolved, grouped, linear, multiplied, paired, recurrent, times_vector, trilinear
 
 __all__ = ["RULES", "elementwise", "viewed"]
@@ -33,7 +33,8 @@ RULES: dict[str, Rule] = {
     **_called(same, "clone _to_copy contiguous alias detach lift_fresh_copy native_dropout _softmax _log_softmax"),
     **_called(same, "softmax log_softmax"),
     **_called(same, "_safe_softmax bernoulli renorm rrelu_with_noise_functional"),
-    **_called(over("dim"), "cumsum cumprod logcumsumexp cummax cummin"),
+    **_called(over("dim"), "cumprod logcumsumexp cummax cummin"),
+    **_called(running, "cumsum"),
     **_called(same, "_fake_quantize_learnable_per_tensor_affine fake_quantize_per_tensor_affine_cachemask tril triu"),
     **_called(same, "fake_quantize_per_channel_affine_cachemask requires_grad"),
     **_called(

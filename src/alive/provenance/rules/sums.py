@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..families import Families
 from ..op import Op, Results
-from ..owners import LOST, MANY, Owners, compact, joined, nobody, reduced
+from ..owners import LOST, MANY, Owners, compact, joined, nobody, reduced, varying
 from .rule import Rule, both
 
 
@@ -45,6 +45,16 @@ def over(*names: str) -> Rule:
         return found if o.data else [op.plain(t.ndim) for t in op.outputs()]
 
     return rule
+
+
+def running(op: Op, families: Families) -> Results:
+    """cumsum: of zeros and ones along the points, as of who goes to an expert, it counts: each its own place."""
+    x, o = op["self"], op.of(op["self"])
+    dim = op["dim"] % max(x.ndim, 1)
+    counts = not x.is_floating_point() or bool(((x == 0) | (x == 1)).all())
+    if o.data and counts and x.ndim and dim in varying(o.point) and dim not in varying(o.unit):
+        return o._replace(source=None)
+    return over("dim")(op, families)
 
 
 def kept_along(op: Op, o: Owners, axes: Sequence[int]) -> Owners:

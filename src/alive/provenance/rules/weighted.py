@@ -13,6 +13,8 @@ from ..owners import LOST, MANY, NONE, Owners, aligned, compact, joined, nobody,
 from .rule import WEIGHTED, here
 from .sums import one_along
 
+MOST = 1 << 24  # products of a sum, up to which it is seen which of its terms were chosen
+
 
 def multiplied(op: Op, families: Families) -> Results:
     """mm, bmm, and with a bias addmm, baddbmm."""
@@ -62,7 +64,19 @@ def product_of(op: Op, a: Tensor, b: Tensor, families: Families) -> Owners:
             point, nobody(ndim, LOST), *operands, why=operands[0].why or "copies of a value are weighted by constants"
         )
     unit = refined(_statistic(reduced(A.unit, [-1])), _statistic(reduced(B.unit, [-2])))
+    if A.data and B.data and (A.choice or B.choice) and a.numel() * b.shape[-1] <= MOST:
+        left = A.choice > 0
+        mine, other = (A.point, B.point) if left else (B.point.mT, A.point.mT)
+        sent = _sent(here(a if left else b.mT) != 0, mine, other)
+        return op.made(sent if left else sent.mT, unit, *operands, placed=True)
     return op.made(point, unit, *operands)
+
+
+def _sent(chosen: Tensor, mine: Tensor, other: Tensor) -> Tensor:
+    """The points of rows [..., i, j] that are sums of the rows [..., k, j] that were chosen for them [..., i, k]."""
+    alone = mine.unsqueeze(-1) if mine.shape[-1] == 1 else torch.full((), NONE, dtype=mine.dtype)
+    both = torch.where(chosen.unsqueeze(-1), joined(mine.unsqueeze(-1), other.unsqueeze(-3)), alone)
+    return compact(reduced(both, [-2]).squeeze(-2))
 
 
 def _statistic(unit: Tensor) -> Tensor:
