@@ -33,7 +33,7 @@ def recipe(op: Op, which: int) -> Recipe | None:
     found = [(t, op.of(t)) for t in op.tensors()]
     recipes = [o.made for _, o in found if o.made is not None]
     depth = 1 + max((made.depth for made in recipes), default=0)
-    asked = [t for t, o in found if o.data and o.made is None]
+    asked = [t for t, o in found if o.data and not o.is_foreign and o.made is None]
     if not (recipes or any(o.weight for _, o in found)) or depth > DEEP:
         return None
     if any(t.is_floating_point() or t.dtype == torch.bool or t.ndim != 1 for t in asked):

@@ -152,6 +152,8 @@ class Families:
             self.claim(made_by, len(names), weights, key=key if o.made.steady else None, ids=ids)
             self._known[key] = self._all[-1]
         if o.made.chosen:
+            if not bool(torch.isin(found, names).all()):  # the rows that were not chosen were left out again
+                return None
             place = torch.searchsorted(*(names.sort().values, found))
             which = names.sort().indices[place.clamp(max=len(names) - 1)]
         return (which + self._known[key].start).to(torch.int32)
