@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
+from torch._C import _EnableTorchFunction as EnableTorchFunction
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._ops import HigherOrderOperator
 from torch._subclasses import FakeTensor
 from torch.autograd import forward_ad
 from torch.fx import _symbolic_trace
@@ -27,7 +29,9 @@ __all__ = [
     "PRIVATE",
     "BatchNorm",
     "DisableTorchFunction",
+    "EnableTorchFunction",
     "FakeTensor",
+    "HigherOrderOperator",
     "Private",
     "TorchDispatchMode",
     "children_of",
@@ -162,6 +166,16 @@ PRIVATE = (
         "torch._C.DisableTorchFunction",
         "not showing function modes an operation twice",
         "DisableTorchFunctionSubclass, the documented one, turns off subclasses and leaves modes on",
+    ),
+    Private(
+        "torch._C._EnableTorchFunction",
+        "showing function modes what runs in a branch of torch.cond, which is one operation to others",
+        "nothing public ends a DisableTorchFunction before its block does",
+    ),
+    Private(
+        "torch._ops.HigherOrderOperator",
+        "knowing torch.cond and flex_attention, which run functions, from other operations",
+        "torch.ops.higher_order holds them, and has no common type",
     ),
     Private(
         "torch._C._is_torch_function_all_disabled",

@@ -6,10 +6,9 @@ some tens of microseconds an operation, and is on for the first pass only (see `
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import reduce
 from typing import Any
@@ -21,6 +20,8 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from ..errors import fault_of_ours
 from ..torch_private import (
     DisableTorchFunction,
+    EnableTorchFunction,
+    HigherOrderOperator,
     TorchDispatchMode,
     current_dispatch_mode,
     is_functorch_wrapped_tensor,
@@ -38,7 +39,8 @@ from .memory import Memory
 from .one_sided import gates_itself, is_one_sided
 from .op import Op, Results
 from .owners import LOST, Owners, constant, foreign, lost
-from .rules import RULES, elementwise, viewed
+from .rules import RULES, attended_by, elementwise, viewed
+from .uncompiled import Uncompiled
 
 RECENT = 8  # tensors that a result is compared with, to see whether it is one-sided
 REDUCES = {  # newer torch has a tag for them, 2.6 has not
@@ -46,6 +48,7 @@ REDUCES = {  # newer torch has a tag for them, 2.6 has not
     *("linalg__powsum", "logsumexp", "max", "mean", "min", "nansum", "norm", "prod", "std", "std_mean", "sum", "var"),
     "var_mean",
 }
+RUN_FUNCTIONS = {"while_loop", "map_impl", "scan", "associative_scan"}  # higher-order operators
 SPELLS = {"mul", "div", "where", "maximum", "minimum", "fmax", "fmin", "add"}  # with which a leaky one may end
 MAKES_Z = {"addmm", "mm", "bmm", "baddbmm", "convolution", "native_batch_norm", "native_layer_norm", "stack", "cat"}
 ONE_SIDED = {
@@ -82,10 +85,11 @@ class Tracker(TorchDispatchMode):
         self.deaf = 0  # while somebody else computes
         self.faults: list[str] = []  # where we failed; for tests
         self.broken = ""  # why nothing is known any more
+        self.branched = False  # whether torch.cond took a branch: the next pass may take the other
         self._unseen = unseen
         self._recent: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)
         self._activated: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)  # what came out of activations
-        self._stance: Any = None
+        self._uncompiled = Uncompiled()
         self._scalars = 0  # met so far, that came from outside
         self._names: dict[Any, str] = {}
         self.families = Families(self._names)
@@ -157,15 +161,13 @@ class Tracker(TorchDispatchMode):
         return found
 
     def __enter__(self) -> Tracker:
-        # What is compiled in part runs as it is written meanwhile, and is compiled at its next call.
-        self._stance = torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else None
+        self._uncompiled.__enter__()
         super().__enter__()
         return self
 
     def __exit__(self, *failure: Any) -> None:
         super().__exit__(*failure)
-        if self._stance is not None:
-            self._stance.__exit__(None, None, None)
+        self._uncompiled.__exit__()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with DisableTorchFunction():  # function modes have seen the call already, by its own name
@@ -209,11 +211,34 @@ class Tracker(TorchDispatchMode):
                     self.broken = why
 
     def _opaque(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if self.deaf:
+            return func(*args, **kwargs)
+        name = func.name() if isinstance(func, HigherOrderOperator) else ""
+        if name == "cond":
+            return self._one_of_two(*args, **kwargs)
+        if name in RUN_FUNCTIONS:
+            self._unseen(name, "runs a function of its own many times, in which nothing is followed")
         out = func(*args, **kwargs)
-        if not self.deaf:
-            for t in _tensors(out):
-                self._put(t, lost(t.ndim, f"{func} is not followed"))
+        found = None
+        if name == "flex_attention":
+            with suppress(Exception):
+                found = attended_by(self.owners, args)
+        for t in _tensors(out):
+            self._put(t, lost(t.ndim, f"{func} is not followed"))
+        if found is not None:
+            self._put(out[0], found)
         return out
+
+    def _one_of_two(self, pred: Any, if_true: Any, if_false: Any, operands: Sequence[Any]) -> Any:
+        """torch.cond: the branch that is taken, followed as all else is."""
+        self.branched = True
+        branch = if_true if pred else if_false
+        push_dispatch_mode(self)
+        try:
+            with EnableTorchFunction():
+                return branch(*operands)
+        finally:
+            pop_dispatch_mode()
 
     def _rule(self, op: Op) -> Callable[[Op, Families], Results]:
         name = op.name[:-1] if op.name.endswith("_") and op.written() else op.name

@@ -333,6 +333,7 @@ class Taps:
     def _understand(self, output: Any) -> None:
         """The pass is known as a whole now."""
         assert self._tracker is not None
+        self.book.moving |= self._tracker.branched
         with self._tracker.quiet():
             self._note_paths(output)
         if self._selecting is not None:

@@ -20,9 +20,20 @@ from .picks import (
 )
 from .rule import Rule
 from .sums import counted, gridded, over, pooled, refolded, running, sampled, summed_over, unfolded
-from .weighted import attended, convolved, grouped, linear, multiplied, paired, recurrent, times_vector, trilinear
+from .weighted import (
+    attended,
+    attended_by,
+    convolved,
+    grouped,
+    linear,
+    multiplied,
+    paired,
+    recurrent,
+    times_vector,
+    trilinear,
+)
 
-__all__ = ["RULES", "elementwise", "viewed"]
+__all__ = ["RULES", "attended_by", "elementwise", "viewed"]
 
 
 def _called(rule: Rule, names: str) -> dict[str, Rule]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...torch_private import tree_leaves
 from ..families import Families
 from ..op import Op, Results
-from ..owners import LOST, MANY, NONE, Owners, aligned, compact, joined, nobody, reduced, refined
+from ..owners import LOST, MANY, NONE, Owners, aligned, compact, joined, nobody, reduced, refined, together
 from .rule import WEIGHTED, here
 from .sums import one_along
 
@@ -186,17 +188,30 @@ def _channels(owner: Tensor, channels: int, groups: int) -> Tensor:
 
 def attended(op: Op, families: Families) -> Results:
     """Attention in one operation: each query's own point, and the units of the values."""
-    q, k, v = op["query"], op["key"], op["value"]
-    Q, K, V = op.of(q), op.of(k), op.of(v)
-    operands = [o for o in (Q, K, V) if o.data]
+    found = mixed_values(*(op.of(op[name]) for name in ("query", "key", "value")))
     outs = op.outputs()
-    if not operands:
+    if found is None:
         return [op.plain(t.ndim) for t in outs]
+    return [found] + [op.lost(t.ndim, "a statistic of attention") for t in outs[1:]]
+
+
+def mixed_values(Q: Owners, K: Owners, V: Owners) -> Owners | None:
+    """What attention makes of queries, keys and values; None where no data are in them."""
+    operands = [o for o in (Q, K, V) if o.data]
     point = reduced(Q.point, [-1])
     for o in (K, V):
         point = joined(point, reduced(o.point, [-1, -2]))
-    out = op.made(point, _statistic(reduced(V.unit, [-2])), *operands)
-    return [out] + [op.lost(t.ndim, "a statistic of attention") for t in outs[1:]]
+    unit = _statistic(reduced(V.unit, [-2]))
+    return Owners(point, unit, **together(operands)) if operands else None
+
+
+def attended_by(owners: Callable[[Tensor], Owners], args: Sequence[Any]) -> Owners | None:
+    """The same of flex_attention, by its arguments; None where its functions read more of the data."""
+    read = [t for t in tree_leaves(args[3:]) if isinstance(t, Tensor)]
+    if any(owners(t).data for t in read):
+        return None
+    q, k, v = args[:3]
+    return mixed_values(owners(q), owners(k), owners(v))
 
 
 def grouped(op: Op, families: Families) -> Results:
