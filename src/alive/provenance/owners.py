@@ -43,7 +43,7 @@ class Owners(NamedTuple):
     source   what it was made of, for weights and constants: equal sources have equal values
     placed   whether the data decide which entry lies where, as after x[indices]
     picked   whether the data decide which units are there, as after topk
-    pure     whether all data in it went through weights
+    pure     whether all data in it went through weights, and no statistic over points was taken since
     crossed  bits of the activations that lie on every path to it
     behind   bits of the activations that lie on some path to it
     choice   bits of the choices (top-k, argmax) whose indices or values it is made of
@@ -74,8 +74,7 @@ class Owners(NamedTuple):
 
     def of_points(self, t: Tensor) -> bool:
         """Whether the tensor may hold something of each point, and not only a statistic over them."""
-        known = bool(((self.point >= 0) & (self.point != LOST)).any())
-        return known or (t.numel() > 1 and (self.behind == ANYTHING or bool((self.point == LOST).any())))
+        return has_points(self) or (t.numel() > 1 and (self.behind == ANYTHING or bool((self.point == LOST).any())))
 
 
 def nobody(ndim: int, code: int = NONE) -> Tensor:
@@ -121,6 +120,11 @@ def together(operands: Sequence[Owners]) -> dict[str, Any]:
         "choice": fold(int.__or__, (o.choice for o in data), 0),
         "why": next((o.why for o in data if o.why), ""),
     }
+
+
+def has_points(o: Owners) -> bool:
+    """Whether the point of any entry is known."""
+    return bool(((o.point >= 0) & (o.point != LOST)).any())
 
 
 def aligned(owner: Tensor, ndim: int) -> Tensor:
