@@ -1,14 +1,14 @@
 """What is known of the layouts of a model's taps, and when to look again.
 
-A pass is followed operation by operation (`provenance`) until the layouts are known; a later pass looks them up where
-its trace is that of one that was followed. What the data decide anew each time, as who is sent to which expert, is
-followed each time.
+A pass is followed operation by operation (`provenance`) until one goes the way of another before it; from then on a
+pass looks layouts up where its trace is that of one that was followed. What the data decide anew each time, as who is
+sent to which expert, is followed each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -46,23 +46,26 @@ class Book:
         self._seen: set[Hashable] = set()
         self._look = Look((), [])
         self._looks = 0  # passes followed so far
+        self._is_new = True  # whether the last of them went a way of its own
+        self._knows_shapes = False
         self._again = 0  # passes that are to be followed because one did not fit
         self._misses = 0
         self._shapes: Hashable = None
         self.moving = False  # whether the data decide layouts
         self.missed = False  # something in this pass did not fit
 
-    def wants(self, shapes: Hashable) -> bool:
-        """Whether a pass that begins, on inputs of these shapes, is to be followed."""
+    def wants(self, shapes: Hashable, *, one_way: bool = False) -> bool:
+        """Whether a pass that begins, on inputs of these shapes, is to be followed; it may have but one way to go."""
         self._shapes, self.missed = shapes, False
-        if self.moving or self._again > 0 or not self._entries:
+        if self.moving or self._again > 0 or not self._entries or (self._is_new and not one_way):
             return True
         return self._looks < LOOKS and shapes not in self._seen
 
     def begin(self, look: Look) -> None:
         """The pass is followed."""
+        self._knows_shapes = self._shapes in self._seen
         self._seen.add(self._shapes)
-        self._look = look
+        self._look, self._is_new = look, not self._entries
         self._looks += 1
         self._again -= self._again > 0
 
@@ -76,12 +79,19 @@ class Book:
     def note(self, base: str, number: int, entry: Entry) -> None:
         """What a followed pass found."""
         known = self._entries.setdefault((base, number), {})
+        self._is_new |= not self._has(known, entry.mark)
         known.pop(entry.mark, None)
         known[entry.mark] = (entry, self._look)
         if len(known) > TRACES:
             del known[next(iter(known))]
         if entry.layout is not None:
             self.moving |= entry.layout.moves
+
+    def _has(self, known: Mapping[Mark | None, Any], mark: Mark | None) -> bool:
+        """Whether a pass went this way before; on inputs of other shapes, but for its numbers."""
+        if self._knows_shapes or mark is None:
+            return mark in known
+        return any(m is not None and m[::2] == mark[::2] for m in known)
 
     def find(
         self, base: str, number: int, z: Tensor, points: int, mark: Mark | None, look: Look | None = None

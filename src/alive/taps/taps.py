@@ -251,7 +251,7 @@ class Taps:
             if points is None:
                 self._unclear = "no tensor among the inputs shows how many there are"
             self._read(shapes := shapes_of(inputs), inputs)
-            if self.book.wants(shapes):
+            if self.book.wants(shapes, one_way=self._closed.holds(inputs)):
                 self._tracker = self._tracked(inputs, points)
                 self._tracker.__enter__()
 

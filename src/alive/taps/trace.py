@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..torch_private import is_functorch_wrapped_tensor
+
 MOST = 1 << 16  # numbers of an index that are read
 
 
@@ -107,8 +109,8 @@ class Trace:
         if out is None and args:
             out = args[0]  # written to
         single = isinstance(out, Tensor)
-        if not single and (known.attribute or not isinstance(out, tuple | list)):  # a number that Python reads
-            return
+        if not single and (known.attribute or type(out) is torch.Size or not isinstance(out, tuple | list)):
+            return  # a number that Python reads, or a size
         self._kind = UNSURE if known.random else SURE
         numbers: list[int] | None = None if known.reckons else []
         read = [self._read(value, numbers, known.takes) for value in args]
@@ -184,7 +186,7 @@ class Trace:
         if t.ndim and (kind == DATA or (kind == SURE and self._told)):
             return self._of(t)
         self._kind = DATA if kind == DATA else self._kind
-        read = type(t) is Tensor and not t.is_meta and t.numel() <= MOST
+        read = type(t) is Tensor and not t.is_meta and t.numel() <= MOST and not is_functorch_wrapped_tensor(t)
         if not read or (t.device.type != "cpu" and self._lasts(t)):
             return hash((id(t), t._version))
         return hash((tuple(t.shape), t.detach().cpu().contiguous().numpy().tobytes()))
