@@ -327,6 +327,9 @@ class Tracker(TorchDispatchMode):
         parent = next((self.owners(t).source for t in op.tensors() if self.owners(t).weight), None)
         self.families.trace(op, parent, owners.source)
         name = self._names.get(parent, "")
+        if op.name in ("stack", "cat"):  # of slices of one, it is of that one
+            of = {self._names.get(self.owners(t).source, "").partition("[")[0] for t in op.tensors()}
+            name = of.pop() if len(of) == 1 else name
         if name and owners.source not in self._names:
             self._names[owners.source] = f"{name}[{op['index']}]" if op.name == "select" and not op["dim"] else name
 

@@ -70,10 +70,15 @@ def _units(runs: Runs) -> list[tuple[Hashable, int]]:
 
 
 def _are_kin(a: Runs, b: Runs) -> bool:
-    """Whether as many units are sums of which some terms are the same."""
-    return sum(stop - start for _, start, stop in a) == sum(stop - start for _, start, stop in b) and not (
-        _terms(a).isdisjoint(_terms(b))
-    )
+    """Whether as many units are sums of which some terms are the same, or known one by one in one pass alone."""
+    if sum(stop - start for _, start, stop in a) != sum(stop - start for _, start, stop in b):
+        return False
+    return _are_copies(a) != _are_copies(b) or not _terms(a).isdisjoint(_terms(b))
+
+
+def _are_copies(runs: Runs) -> bool:
+    """Whether weights were copied for their points, so that each unit is known by its own numbers."""
+    return any(isinstance(family, tuple) and family[0] == "copy" for family, _, _ in runs)
 
 
 def _terms(runs: Runs) -> set[Hashable]:
