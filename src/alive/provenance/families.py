@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -163,8 +164,8 @@ class Families:
         storage = storage_id(weight)
         if storage not in self.storages:
             return source
-        steps = tuple(step for n, step in zip(weight.shape, weight.stride(), strict=True) if n > 1)
-        return storage, weight.storage_offset(), weight.numel(), steps
+        steps = tuple((n, step) for n, step in zip(weight.shape, weight.stride(), strict=True) if n > 1 and step)
+        return storage, weight.storage_offset(), prod(n for n, _ in steps), tuple(step for _, step in steps)
 
     def _slice(self, source: Hashable, size: int, ndim: int, axis: int | None, weight: Tensor) -> Tensor:
         """The units of one slice of a stack of weights, among those of all."""

@@ -35,7 +35,8 @@ class Names:
         name = self._names.get(key)
         if name is not None and runs is not None and self._first.get(name, runs) != runs:
             known, first = self._known(name), self._first[name]
-            if known.keys().isdisjoint(_units(runs)) and not _are_kin(first, runs):
+            families = {family for family, _ in known}
+            if families.isdisjoint(family for family, _, _ in runs) and not _are_kin(first, runs):
                 key = (*key, runs)
                 name = self._names.get(key)
         if name is None:
@@ -52,7 +53,10 @@ class Names:
         if runs is None or first is None or runs == first or not layout.units:
             return layout
         known = self._known(name)
-        if known.keys().isdisjoint(_units(runs)) and _are_kin(first, runs):  # the same, with one more term in the sum
+        families = {family for family, _ in known}
+        if families.isdisjoint(family for family, _, _ in runs) and _are_kin(
+            first, runs
+        ):  # the same, with one more term in the sum
             known.update({unit: place for place, unit in enumerate(_units(runs))})
         places = [known.setdefault(unit, len(known)) for unit in _units(runs)]
         if places == list(range(len(places))):

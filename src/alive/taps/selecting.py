@@ -24,6 +24,7 @@ from .selections import LATENT, Choice, Selection, Selects, chosen_by
 from .waiting import (
     APART,
     CHANGED,
+    OF_CHOSEN,
     PARTLY,
     SEVERAL,
     Waiting,
@@ -53,11 +54,14 @@ class Selecting:
         self._passed_on = 0  # bits of choices that only make the threshold of a mask
         self._inputs: list[tuple[Tensor | None, Owners | None]] = []  # of declared modules that run
         self._counted: set[tuple[str, int]] = set()  # choices that were, in any pass, by base name and number
+        self._met: list[tuple[int, str, str]] = []  # activations of what choices chose: their bits, name and path
+        self._told = 0  # bits of the choices that were counted, or of which we said why not
         self._refused: dict[tuple[str, int], str] = {}  # and why others cannot be
 
     def clear(self) -> None:
         """A pass begins, or has failed."""
         self._waiting, self._floors, self._passed_on, self._inputs = [], {}, 0, []
+        self._met, self._told = [], 0
 
     def chose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """A call chose a few of many."""
@@ -131,7 +135,7 @@ class Selecting:
             if bits and not own.data:
                 tracker.choices.look_up(bits, table)
 
-    def meets(self, owners: Owners, activation: Activation) -> bool:
+    def meets(self, owners: Owners, activation: Activation, base: str) -> bool:
         """Whether an activation gets chosen values and nothing else: then it is part of the selection.
 
         What it sets to zero is off, also where it gets all values and those that were not chosen are zero.
@@ -139,8 +143,10 @@ class Selecting:
         tracker = self._taps._tracker
         if not owners.choice or tracker is None:
             return False
+        choices = tracker.choices.roots(owners.choice)
+        if owners.picked:
+            self._met.append((choices, base, self._taps._running[-1].path))
         if not activation.leaks:
-            choices = tracker.choices.roots(owners.choice)
             for waiting in self._waiting:
                 if choices & waiting.bit:
                     self._floors[waiting.bit] = max(activation.cutoff, self._floors.get(waiting.bit, -torch.inf))
@@ -155,6 +161,9 @@ class Selecting:
             said = [tracker.owners(t) for t in tensors(output)]
             for each in waiting:
                 self._settle(each, tracker, each.bit in apart, said)
+        for choices, base, path in self._met:
+            if not choices & self._told:
+                self._taps.tell_unseen(base, OF_CHOSEN, path)
         self.clear()
 
     def _settle(self, each: Waiting, tracker: Tracker, apart: bool, said: Sequence[Owners]) -> None:
@@ -162,6 +171,7 @@ class Selecting:
         uses = tracker.choices.uses(each.bit)
         units, shape = has_units(each.owners, choice.dim), tuple(choice.z.shape)
         noun, why = ("", "") if each.bit & self._passed_on else meaning(each, tracker, said)
+        self._told |= each.bit if noun or why else 0
         if not noun:
             if why:
                 taps.tell_unseen(each.base, why, each.path)

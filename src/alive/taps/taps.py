@@ -378,7 +378,7 @@ class Taps:
             return self._watched(self._looked_up(base, number, z), z, activation, inplace, activate)
         with tracker.quiet():
             owners = tracker.owners(z)
-            if self._selecting is not None and self._selecting.meets(owners, activation):
+            if self._selecting is not None and self._selecting.meets(owners, activation, base):
                 self.book.note(base, number, Entry(base, None, tuple(z.shape), self.mark(z)))
                 y = activate()
                 tracker.enter(z if y is None else y, owners)

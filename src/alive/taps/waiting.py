@@ -56,6 +56,7 @@ TOGETHER = (
     "chooses among several scores of each unit at once: who is never chosen is not counted; declare the module that "
     "chooses: selects={MyRouter: alive.taps.Selects('expert', count=8)}"
 )
+OF_CHOSEN = "gets only values that the data chose, and what they were chosen of is not counted"
 SEVERAL = "which of several codebooks a code is of cannot be told"
 
 
