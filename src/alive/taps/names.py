@@ -54,9 +54,8 @@ class Names:
             return layout
         known = self._known(name)
         families = {family for family, _ in known}
-        if families.isdisjoint(family for family, _, _ in runs) and _are_kin(
-            first, runs
-        ):  # the same, with one more term in the sum
+        is_new = families.isdisjoint(family for family, _, _ in runs)
+        if is_new and _are_kin(first, runs):  # the same units, with a term more or less in their sums
             known.update({unit: place for place, unit in enumerate(_units(runs))})
         places = [known.setdefault(unit, len(known)) for unit in _units(runs)]
         if places == list(range(len(places))):
