@@ -15,8 +15,8 @@ from torch import Tensor, nn
 class Layer:
     """What one activation saw: z in its natural shape; the point and the unit of every entry, broadcastable to it.
 
-    An entry whose point is −1 belongs to no point. Layers of one name are one layer to a census, in several calls or
-    batches; the penalty takes every call by itself.
+    An entry whose point is −1 belongs to no point. Layers of one name are one layer, in several calls; to a census
+    also in several batches.
 
     Of a selection, z are the margins to being chosen, `on` says who passes, and `noun` what the units are called.
     """

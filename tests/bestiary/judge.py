@@ -402,9 +402,9 @@ def slack(part: Tensor, noun: str = "unit") -> Tensor:
 
 
 def terms(model: nn.Module, layers: Sequence[Layer]) -> list[Term]:
-    """The penalty by layers and axes. One entry alone has no slack."""
+    """The penalty by layers and axes; layers of one name are one. One entry alone has no slack."""
     found = []
-    for number, layer in enumerate(layers):
+    for number, layer in enumerate(_by_name(layers)):
         z = layer.z.to(torch.promote_types(layer.z.dtype, torch.float32)) - layer.cutoff
         for axis, ids in (("units", layer.unit), ("points", layer.point)):
             if axis == "points" and layer.noun != "unit":
@@ -414,6 +414,19 @@ def terms(model: nn.Module, layers: Sequence[Layer]) -> list[Term]:
                 total = torch.stack(squares).sum()
                 found.append(Term(f"{axis} of layer {number}", total.item(), _gradient(total, model)))
     return found
+
+
+def _by_name(layers: Sequence[Layer]) -> list[Layer]:
+    """The same layers, those of one name as one: all their entries in a row."""
+    found: dict[str, Layer] = {}
+    for number, layer in enumerate(layers):
+        flat = [t.expand_as(layer.z).reshape(-1) for t in (layer.z, layer.point, layer.unit)]
+        name = layer.name or f"place {number}"
+        if name in found:
+            old = found[name]
+            flat = [torch.cat(both) for both in zip((old.z, old.point, old.unit), flat, strict=True)]
+        found[name] = replace(layer, z=flat[0], point=flat[1], unit=flat[2])
+    return list(found.values())
 
 
 def _gradient(total: Tensor, model: nn.Module) -> Tensor:

@@ -209,10 +209,11 @@ def test_a_wrong_first_death_is_silent(monkeypatch):
     assert "died_at" in verdict.why
 
 
-def test_layers_of_one_name_are_one_to_a_census_and_several_to_the_penalty():
+def test_layers_of_one_name_are_one():
     a = Layer(torch.tensor([[1.0, -1.0]]), torch.tensor([[0]]), torch.tensor([[0, 1]]), name="same")
     b = replace(a, z=torch.tensor([[-2.0, -3.0]]), point=torch.tensor([[1]]))
     (layer,) = brute.truths([[a, b]])
     assert layer.units == {0: (1.0, -2.0), 1: (-1.0, -3.0)}
     assert brute.overall([layer]) == {(0, 0): "nonlinear", (0, 1): "dead"}
-    assert [term.what for term in brute.terms(nn.Linear(1, 1), [a, b])] == ["points of layer 0", "points of layer 1"]
+    found = brute.terms(nn.Linear(1, 1), [a, b])
+    assert [(term.what, term.value) for term in found] == [("units of layer 0", 1.0), ("points of layer 0", 2.25)]

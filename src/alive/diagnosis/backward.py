@@ -37,19 +37,19 @@ class Backward:
 
     def __init__(self, loss: Loss | None) -> None:
         self._loss = loss
-        self._ears: dict[str, _Ear] = {}
+        self._ears: list[tuple[str, _Ear]] = []  # several of one name, where calls bring points of their own
         self._norms: dict[str, Tensor | None] = {}
         self._cut: Callable[[str], bool] = lambda name: False
         self._points = 0
 
     def expect(self) -> None:
         """A batch comes."""
-        self._ears, self._norms = {}, {}
+        self._ears, self._norms = [], {}
 
     def listen(self, name: str, z: Tensor, layout: Layout) -> None:
         """Note what arrives at these pre-activations, if any can."""
         if z.requires_grad and not is_functorch_wrapped_tensor(z):
-            self._ears[name] = _Ear(get_gradient_edge(z), layout)
+            self._ears.append((name, _Ear(get_gradient_edge(z), layout)))
 
     def run(self, output: Any, targets: Any, points: int, point_axis: int | None) -> None:
         """Go back from the output."""
@@ -60,7 +60,7 @@ class Backward:
         with torch.enable_grad():
             start = self._start(output, targets, ends, points, point_axis)
         ends = [] if self._loss is None else [t for t in ends if t is not start]
-        edges = [*(ear.edge for ear in self._ears.values()), *map(get_gradient_edge, ends)]
+        edges = [*(ear.edge for _, ear in self._ears), *map(get_gradient_edge, ends)]
         try:
             found = torch.autograd.grad(start, edges, allow_unused=True)
         except RuntimeError as error:
@@ -69,10 +69,14 @@ class Backward:
                 "Leave the gradient out of the census; training will meet the same fault",
             ) from error
         share = 1.0 if self._loss is None else _mean_norm(found[len(self._ears) :], points, point_axis)
-        for (name, ear), gradient in zip(self._ears.items(), found, strict=False):
+        reached = set()
+        for (name, ear), gradient in zip(self._ears, found, strict=False):
             arrived = None if gradient is None else norms(gradient, ear.layout, points)
-            self._norms[name] = None if arrived is None or not share else arrived.cpu() / share
-        cut = {name for name, gradient in zip(self._ears, found, strict=False) if gradient is None}
+            told = None if arrived is None or not share else arrived.cpu() / share
+            earlier = self._norms.get(name)
+            self._norms[name] = told if earlier is None else earlier if told is None else earlier + told
+            reached |= set() if gradient is None else {name}
+        cut = {name for name, _ in self._ears} - reached
         self._cut = cut.__contains__
 
     def _start(self, output: Any, targets: Any, ends: Sequence[Tensor], points: int, point_axis: int | None) -> Tensor:

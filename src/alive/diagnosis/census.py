@@ -141,6 +141,17 @@ class _Seen(NamedTuple):
         """Whether points have a state here, known or not."""
         return self.tap.noun not in (CODE, EXPERT)
 
+    def plus(self, other: _Seen) -> _Seen:
+        """The same with a call that brings more points."""
+        top, bottom = self.top, self.bottom
+        if top is not None and bottom is not None and other.top is not None and other.bottom is not None:
+            top, bottom = torch.maximum(top, other.top), torch.minimum(bottom, other.bottom)
+        states = self.states
+        if states is not None and other.states is not None:
+            states = torch.where(other.states == ABSENT, states, other.states)
+        signal = replace(self.signal.plus(other.signal), points=self.signal.points)
+        return self._replace(top=top, bottom=bottom, states=states, signal=signal)
+
 
 RESERVED = _Seen(
     Tap("", Activation(""), Layout(Grid(0, (), (), 0), points=False, units=False)), None, None, None, 0, UNMEASURED
@@ -208,12 +219,13 @@ class _Counter:
         values = 0 if layout.units else max(1, z.numel() // max(self.points, 1))
         top, bottom = by_unit or (None, None)
         name = call.tap.name
-        while name in self.seen:
+        while name in self.seen and not call.tap.several:
             name += "'"
         judged = call.tap.noun not in (CODE, EXPERT)  # of scores that only choose, the signal says nothing
         with DisableTorchFunction():  # its products are not the model's, of which others that watch it keep account
             signal = measured(z, layout, self.points) if judged else UNMEASURED
-        self._put(name, _Seen(call.tap, top, bottom, states, values, signal), call.slot)
+        seen = _Seen(call.tap, top, bottom, states, values, signal)
+        self._put(name, self.seen[name].plus(seen) if name in self.seen else seen, call.slot)
         if self.backward is not None and judged:
             self.backward.listen(name, call.z, layout)
         return call.activate()

@@ -21,6 +21,7 @@ from ..taps import Call, Selection, Tap, Taps, bare, without_activations
 from ..torch_private import has_saving_hooks, is_transformed, is_view
 from ..world import Group, world_size
 from . import collective, reducer
+from .apart import Apart
 from .layer import Layer, arranged
 from .passes import NOTHING, Measured, Pass, Passes
 
@@ -66,6 +67,7 @@ class Recorder:
         self._taps_of: tuple[list[str], list[str]] = ([], [])  # the names of their taps
         self._later: list[tuple[str, str, str]] = []  # what to warn of at the end of the pass: tap, kind, text
         self._joint = 0  # penalties that were taken over all ranks
+        self._apart = Apart()  # what layers get in several calls
         self._recording = False
         self._plain = False  # whether this pass began where small layers can be put off
         self._warned: set[str] = set()
@@ -110,7 +112,7 @@ class Recorder:
         """Record this pass if the model trains, and this is not a checkpointed part run again by backward."""
         self._recording = self.passes.begin(trains=self._root.training and torch.is_grad_enabled())
         self._slacks, self._parts = self.passes.run.slacks, self.passes.run.parts
-        self._taps_of, self._later = self.passes.run.taps, []
+        self._taps_of, self._later, self._apart = self.passes.run.taps, [], Apart()
         several = self._across_ranks and world_size(self._group) > 1
         self._shared, self._local = parts.divided(self.rule) if several else (None, self.rule)
         self._plain = (
@@ -134,6 +136,10 @@ class Recorder:
             return call.activate()
         if call.selection is not None:
             return self._choose(call, call.selection) if self._selections else call.activate()
+        if call.tap.several or (self._taps.is_followed and isinstance(call.tap.layout.place, Scattered)):
+            self._apart.add(call)
+        if call.tap.several:
+            return call.activate()
         layout = call.tap.layout
         if layout.axes is not None and self._shared is None and fused.applies(call.z) and not has_saving_hooks():
             assert self._local is not None
@@ -223,11 +229,26 @@ class Recorder:
             slacks = self._measure(layer, rule)
             self._record(slacks, slacks, rule, tap, output)
         if self._recording and not self._taps.failed:
+            for layer, tap in self._apart.layers():
+                self._put_together(layer, tap)
             self._settle()
         if not torch.compiler.is_compiling():
             self.only_looks = _all_pending(self._slacks)
         self.passes.end(reducer.outputs(output) if self._searching is not None else ())
         self._slacks, self._parts, self._recording = [], [], False
+
+    def _put_together(self, layer: Layer, tap: Tap) -> None:
+        """Measure a layer that met its points in several calls, in place of what was measured of some of them."""
+        measures: tuple[list[Any], list[Any]] = (self._slacks, self._parts)
+        for measured, names in zip(measures, self._taps_of, strict=True):
+            measured[:] = [m for m, name in zip(measured, names, strict=True) if name != tap.name]
+            names[:] = [name for name in names if name != tap.name]
+        if self._shared is not None:
+            self._share(layer)
+        rule = layer.rule(self._local)
+        with _kept_by_us():
+            slacks = self._measure(layer, rule)
+        self._record(slacks, slacks, rule, tap, layer.z)
 
     def _settle(self) -> None:
         """Leave out what turned out to be no layer, now that the pass is known; tell of what was not measured."""
@@ -246,9 +267,7 @@ class Recorder:
         """Keep what penalty() will compare with the other ranks."""
         rule = layer.rule(self._shared)
         if rule is not None and layer.groups is not None:
-            text = (
-                f"{layer.name} is not penalised for its units: the data decide where they lie, which ranks cannot share"
-            )
+            text = f"{layer.name} is not penalised for its units: they lie on no grid, which ranks cannot share"
             self._later.append((layer.name, text, text))
         elif rule is not None:
             part = parts.measure(layer.z, rule, cutoff=layer.cutoff, **layer.where)
@@ -302,6 +321,9 @@ class Recorder:
         self._slacks.append(measured)
         self._taps_of[0].append(tap.name)
         self.passes.hear(z, measured)
+        if rule is None and self._local is not None and tap.layout.known:
+            text = f"{tap.name} is not penalised: it lies on no grid, as conv='position' needs"
+            self._later.append((tap.name, "position", text))
         for axis in rule.axes if rule is not None else ():
             if axis not in found and z.numel():  # nothing is missing where no point came, as to an idle expert
                 what = {"U": "one sample", "P": "one unit", "L": "one value"}[axis]

@@ -31,6 +31,7 @@ class Entry(NamedTuple):
     noun: str = "unit"
     floor: float | None = None  # of a choice: at or below it, what was chosen is set to zero afterwards
     ranks: tuple[int, ...] | None = None  # of a choice: which of the chosen are used, where not all are
+    several: bool = False  # whether the layer is met in several calls, each with points of its own
 
     def fits(self, z: Tensor, points: int) -> bool:
         """Whether another tensor can lie as this one did."""
@@ -92,6 +93,12 @@ class Book:
         if self._knows_shapes or mark is None:
             return mark in known
         return any(m is not None and m[::2] == mark[::2] for m in known)
+
+    def is_one_of_several(self, base: str, number: int) -> None:
+        """A later call of the pass brings more points to the layer of this one."""
+        known = self._entries[base, number]
+        mark, (entry, look) = next(reversed(known.items()))
+        known[mark] = (entry._replace(several=True), look)
 
     def find(
         self, base: str, number: int, z: Tensor, points: int, mark: Mark | None, look: Look | None = None

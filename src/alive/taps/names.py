@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..provenance import Layout, Scattered
 from ..provenance.families import Runs
+from .uses import Uses
 
 Units = dict[tuple[Hashable, int], int]
 """The place of each unit of a layer, by its family and its number there."""
@@ -18,7 +19,7 @@ class Names:
     """What the layers of a model are called, and which of their units has which number."""
 
     def __init__(self) -> None:
-        self._uses: dict[tuple[str, str], int] = {}  # of each maker, by base name, in this pass
+        self.uses = Uses()  # of weights, in this pass
         self._names: dict[Hashable, str] = {}
         self._bases: dict[str, str] = {}
         self._first: dict[str, Runs] = {}  # the units of each name, as they were met first
@@ -26,11 +27,11 @@ class Names:
 
     def begin(self) -> None:
         """A pass begins."""
-        self._uses = {}
+        self.uses = Uses()
 
-    def of(self, base: str, made_by: str, runs: Runs | None) -> str:
-        """A name for what these weights feed to this activation; other units have another name."""
-        use = self._uses[base, made_by] = self._uses.get((base, made_by), 0) + 1
+    def of(self, base: str, made_by: str, runs: Runs | None, use: int = 0) -> str:
+        """A name for what these weights feed to this activation, at this use or a new one; other units have another."""
+        use = use or self.uses.new(base, made_by)
         key: tuple[Hashable, ...] = (base, made_by, use)
         name = self._names.get(key)
         if name is not None and runs is not None and self._first.get(name, runs) != runs:

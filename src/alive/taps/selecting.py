@@ -180,7 +180,7 @@ class Selecting:
         owners = each.owners if units else by_axis(each, uses.get(LOOKS_UP) or uses[STACKED], tracker)
         if tracker.choices.is_of_several_tables(each.bit):
             owners = owners._replace(unit=torch.full_like(owners.unit, LOST), why=SEVERAL)
-        name, layout = taps._laid(each.base, choice.z, owners)
+        name, layout, _ = taps._laid(each.base, choice.z, owners)
         taken = tracker.choices.taken(each.bit)
         ranks = ranks_of(taken, choice)
         entry = Entry(name, layout, shape, each.mark, each.where, noun, self._floors.get(each.bit), ranks)
@@ -249,7 +249,7 @@ class Selecting:
         entry = Entry(base, None, tuple(scores.shape), taps.mark(scores))
         if told:
             self._passed_on |= tracker.owners(seen.gate.mask).choice
-            name, layout = taps._laid(base, scores, owners)
+            name, layout, _ = taps._laid(base, scores, owners)
             where = line_of_call(taps._outermost, inside=taps._running[-1].is_activation)
             entry = Entry(name, layout, entry.shape, taps.mark(scores), where, LATENT)
         taps.book.note(base, number, entry)
@@ -316,7 +316,7 @@ class Selecting:
     def _declared(self, place: Place, number: int, scores: Tensor, owners: Owners, tracker: Tracker) -> Entry:
         taps = self._taps
         assert place.selects is not None
-        name, layout = taps._laid(place.path, scores, owners)
+        name, layout, _ = taps._laid(place.path, scores, owners)
         entry = Entry(name, layout, tuple(scores.shape), taps.mark(scores), noun=place.selects.noun)
         taps.book.note(place.path, number, entry)
         return entry

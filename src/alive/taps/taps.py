@@ -46,7 +46,7 @@ class Taps:
     """Watches every one-sided activation of a model until `remove`.
 
     Names are module paths: `features.3`; `block.0.relu` for a function called in `block.0`; `#2` marks the second
-    use in one pass. `layers` keeps only what matches one of its patterns by its name, or by its label, such as
+    use of the same points in one pass; on other points, as in a forward in chunks, the same weights are one layer. `layers` keeps only what matches one of its patterns by its name, or by its label, such as
     `convs.14 → relu`; `unit_axes` overrides, by name or pattern, the axis the units lie on; `activations` declares
     modules of the user's own as one-sided, `outputs` what modules return that cannot be followed, `selects` modules
     that choose a few of many. One pass at a time: calls from a second thread are refused.
@@ -117,6 +117,11 @@ class Taps:
         hooked = {m: at for m, at in places.items() if m is root or m in told or type(m) not in PLAIN}
         self._closed = Closed(root, hooked)
         self._handles = [handle for module, place in hooked.items() for handle in hooks_on(module, place, self)]
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the pass that runs is followed operation by operation."""
+        return self._tracker is not None
 
     @property
     def points(self) -> int:
@@ -420,7 +425,7 @@ class Taps:
             return activate()
         if self._unit_axes:
             layout = declared(self._unit_axes, entry.name, z, layout, self._warn)
-        tap = Tap(entry.name, activation, layout, entry.where, entry.noun)
+        tap = Tap(entry.name, activation, layout, entry.where, entry.noun, entry.several)
         self._deaf += 1  # what the watcher computes is not the model's
         try:
             return self.watcher.watch(Call(tap, z, self._points, inplace, activate, is_shown, selection, slot))
@@ -454,9 +459,11 @@ class Taps:
             self.idle[base] = None
             entry = Entry(base, None, tuple(z.shape), self.mark(z))
         else:
-            name, layout = self._laid(base, z, owners)
+            name, layout, before = self._laid(base, z, owners, number)
             where = line_of_call(self._outermost, inside=self._running[-1].is_activation)
-            entry = Entry(name, layout, tuple(z.shape), self.mark(z), where)
+            entry = Entry(name, layout, tuple(z.shape), self.mark(z), where, several=before is not None)
+            if before is not None:
+                self.book.is_one_of_several(base, before)
         self.book.note(base, number, entry)
         return entry
 
@@ -473,15 +480,16 @@ class Taps:
         path, is_activation = self._running[-1][:2]
         return path if is_activation else f"{path}.{activation.name}" if path else activation.name
 
-    def _laid(self, base: str, z: Tensor, owners: Owners) -> tuple[str, Layout]:
-        """The name of a layer, and its layout, in a pass that is followed."""
+    def _laid(self, base: str, z: Tensor, owners: Owners, number: int = 0) -> tuple[str, Layout, int | None]:
+        """The name of a layer, its layout, and the call before to which it brings more points, in a followed pass."""
         assert self._tracker is not None
         layout = read(owners, z, self._points, self._tracker.family(owners), self._doubt())
         runs = None if layout.names is None else self._tracker.families.runs(layout.names)
-        name = self._names.of(base, layout.made_by, runs)
+        use, before = self._names.uses.of(base, number, layout, owners, self._points) if number else (0, None)
+        name = self._names.of(base, layout.made_by, runs, use)
         if getattr(self.watcher, "adds_up", False):
             layout = self._names.lined_up(name, z, self._points, layout, runs)
-        return name, layout._replace(names=None)
+        return name, layout._replace(names=None), before
 
     def _unfollowed(self, what: str, why: str = "") -> None:
         """An operation that is one-sided ran, and no call of it was seen; or one of which we cannot tell."""
