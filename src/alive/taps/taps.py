@@ -46,10 +46,11 @@ class Taps:
     """Watches every one-sided activation of a model until `remove`.
 
     Names are module paths: `features.3`; `block.0.relu` for a function called in `block.0`; `#2` marks the second
-    use of the same points in one pass; on other points, as in a forward in chunks, the same weights are one layer. `layers` keeps only what matches one of its patterns by its name, or by its label, such as
-    `convs.14 → relu`; `unit_axes` overrides, by name or pattern, the axis the units lie on; `activations` declares
-    modules of the user's own as one-sided, `outputs` what modules return that cannot be followed, `selects` modules
-    that choose a few of many. One pass at a time: calls from a second thread are refused.
+    use of the same points in one pass; on other points, as in a forward in chunks, the same weights are one layer.
+    `layers` keeps only what matches one of its patterns by its name, or by its label, such as `convs.14 → relu`;
+    `unit_axes` overrides, by name or pattern, the axis the units lie on; `activations` declares modules of the user's
+    own as one-sided, `outputs` what modules return that cannot be followed, `selects` modules that choose a few of
+    many. One pass at a time: calls from a second thread are refused.
 
     A watcher that only looks (`only_looks`) may be shown activations that happen by themselves (`Call.is_shown`).
     """
