@@ -13,6 +13,7 @@ from .own import (
     BatchSize,
     Forward,
     MayBeData,
+    Paired,
     PointAxis,
     Points,
     Split,
@@ -23,6 +24,7 @@ from .own import (
     function_of,
     loss_of,
     note,
+    paired_of,
     traced,
 )
 from .words import BatchNorm, Init, ModelSource, Seed, choice, command, interruptible, pure, show, wrote
@@ -57,6 +59,7 @@ def census(
     keep_points: Annotated[bool, typer.Option("--keep-points", help="In JSON: where each point died.")] = False,
     batch_size: BatchSize = None,
     point_axis: PointAxis = "0",
+    paired: Paired = None,
     init: Init = "glorot",
     batch_norm: BatchNorm = False,
     seed: Seed = 10,
@@ -84,6 +87,7 @@ def census(
                 keep_points=keep_points,
                 forward=function_of(forward),
                 point_axis=typed.point_axis,
+                paired=paired_of(paired),
                 gradient=gradient or wanted.wants_gradient,
                 loss=loss_of(loss),
             )

@@ -26,6 +26,10 @@ Split = Annotated[str, choice("Which points", values.SPLITS)]
 Points = Annotated[int | None, typer.Option(min=1, help="So many points, drawn at random; of a stream the first.")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Points at once, where data do not come in batches.")]
 PointAxis = Annotated[str, typer.Option(help="The axis of the points: 1 for [T, N, C]; none: each tensor is a point.")]
+Paired = Annotated[
+    list[str] | None,
+    typer.Option(help="An input whose points are those of the first, by position; as often as needed; none: no input."),
+]
 Forward = Annotated[str | None, typer.Option(help="mine:run, where a batch needs its own call: run(model, batch).")]
 Traceback = Annotated[bool, typer.Option("--traceback", help="Show where in your own code an error came from.")]
 
@@ -38,6 +42,11 @@ def axis_of(text: str) -> int | None:
         return int(text)
     except ValueError:
         raise AliveError(f"--point-axis must be a whole number or none, got {text!r}", "Write --point-axis 1") from None
+
+
+def paired_of(names: list[str] | None) -> list[str] | None:
+    """The inputs that are paired with the first, as they were typed; None where nothing was."""
+    return [] if names == ["none"] else names or None
 
 
 def function_of(source: str | None) -> Callable[..., Any] | None:

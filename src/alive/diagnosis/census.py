@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -13,8 +14,9 @@ from torch.nn.functional import pad
 
 from ..errors import AliveError
 from ..feed import batches
+from ..feed.calls import taken
 from ..functional import Activation, State, classify
-from ..provenance import Grid, Layout, Scattered
+from ..provenance import Grid, Layout, Pairing, Scattered, by_name
 from ..taps import Call, Output, Selects, Tap, Taps, bare, without_activations
 from ..taps.selections import CODE, EXPERT, UNIT
 from ..torch_private import DisableTorchFunction
@@ -39,6 +41,7 @@ def census(
     loss: Loss | None = None,
     forward: Callable[[nn.Module, Any], Any] | None = None,
     point_axis: int | None = 0,
+    paired: Sequence[str] | None = None,
     layers: Sequence[str] = (),
     unit_axes: Mapping[str, int] | None = None,
     activations: Mapping[type[nn.Module], Activation] | None = None,
@@ -56,6 +59,9 @@ def census(
     forward      how to run the model on a batch, if not as above; in a batch that shows no tensor units are counted,
                  and points are not
     point_axis   the axis of the points in the inputs (1 for [T, N, C]); None: each tensor of a batch is one point
+    paired       the names of further inputs whose points are those of the first one, position by position; () for none.
+                 If left out, an input as long as the batch counts if the model lays it beside the first, or has that
+                 length in batches of several lengths; else its points are unknown
     layers, unit_axes, activations, outputs, selects   see `alive.taps.Taps`
 
     Where a few of many are chosen, the many are units too: latents of a sparse autoencoder, codes, experts
@@ -76,12 +82,12 @@ def census(
     """
     backward = Backward(loss) if gradient or loss is not None else None
     counter = _Counter(keep_points, point_axis, backward)
-    where: dict[str, Any] = {"point_axis": point_axis, "unit_axes": unit_axes}
+    where: dict[str, Any] = {"point_axis": point_axis, "paired": paired, "unit_axes": unit_axes}
     declared: dict[str, Any] = {"activations": activations, "outputs": outputs, "selects": selects}
     taps = Taps(model, counter, layers=layers, **declared, **where)
     root = bare(model)  # a pass or two are not worth compiling, and replicas cannot be watched
     modes = Modes(model)
-    total: Census | None = None
+    total: _Both | None = None
     example = None
     try:
         modes.evaluate()
@@ -92,7 +98,7 @@ def census(
                     example = example or example_of(root, batch, points)
                 run = _Run(root, taps, batch, number, points, forward)
                 counted = counter.take(run)
-                total = counted if total is None else together(*_as_wide(total, counted))
+                total = counted if total is None else total.plus(counted)
     finally:
         taps.remove()
         modes.restore()
@@ -100,7 +106,7 @@ def census(
         raise AliveError(
             "the data has no batch", "Pass a loader with at least one point; is it exhausted, or its split empty?"
         )
-    return replace(total, build=build(root), example=example)
+    return replace(total.settled(taps.pairing), build=build(root), example=example)
 
 
 class _Run(NamedTuple):
@@ -118,9 +124,36 @@ class _Run(NamedTuple):
         """What of the batch the model reads; all of it, where the user runs it."""
         return self.batch if self.forward is not None else batches.inputs(self.batch, self.model)
 
+    @property
+    def named(self) -> Any:
+        """The same by the names that the model gives it."""
+        if self.forward is not None:
+            return self.batch
+        args, keywords, _ = taken(self.model, self.batch)
+        return by_name(self.model, args, keywords)
+
     def __call__(self, *, grad: bool, follow: bool | None = None) -> Any:
-        with self.taps.batch(self.read, self.points, follow=follow):
+        with self.taps.batch(self.named, self.points, follow=follow):
             return batches.run(self.model, self.batch, self.number, self.forward, grad=grad)
+
+
+class _Both(NamedTuple):
+    """A census in which inputs as long as the first are paired with it, and one in which that is not known."""
+
+    paired: Census
+    unsure: Census
+    inputs: int  # bits of those that layers are made of
+
+    def plus(self, other: _Both) -> _Both:
+        """The two parts of the data together."""
+        paired = together(*_as_wide(self.paired, other.paired))
+        is_sure = self.unsure is self.paired and other.unsure is other.paired
+        unsure = paired if is_sure else together(*_as_wide(self.unsure, other.unsure))
+        return _Both(paired, unsure, self.inputs | other.inputs)
+
+    def settled(self, pairing: Pairing) -> Census:
+        """The one that is true for all that was seen."""
+        return self.unsure if pairing.open(self.inputs) else self.paired
 
 
 class _Seen(NamedTuple):
@@ -152,6 +185,14 @@ class _Seen(NamedTuple):
         signal = replace(self.signal.plus(other.signal), points=self.signal.points)
         return self._replace(top=top, bottom=bottom, states=states, signal=signal)
 
+    def unpaired(self, pairing: Pairing) -> _Seen:
+        """The same, where its points are unknown if nothing shows that its inputs are paired with the first."""
+        doubtful = pairing.open(self.tap.inputs)
+        if not doubtful or not self.tap.layout.points:
+            return self
+        layout = self.tap.layout.without_points(pairing.doubt(doubtful))
+        return self._replace(tap=self.tap._replace(layout=layout), states=None)
+
 
 RESERVED = _Seen(
     Tap("", Activation(""), Layout(Grid(0, (), (), 0), points=False, units=False)), None, None, None, 0, UNMEASURED
@@ -170,7 +211,7 @@ class _Counter:
         self.points = 0
         self.seen: dict[str, _Seen] = {}
 
-    def take(self, run: _Run) -> Census:
+    def take(self, run: _Run) -> _Both:
         """Run the model on a batch, and count."""
         self.expect(run.points)
         kept = Kept(run.model, run.batch)
@@ -190,7 +231,14 @@ class _Counter:
             self.backward.run(output, batches.targets(run.batch, run.model), run.points, self.point_axis)
             for name, seen in self.seen.items():
                 self.seen[name] = seen._replace(signal=self.backward.arrived(name, seen.signal))
-        return self.count(run.taps, given, told)
+        for name in run.taps.aside:
+            self.seen.pop(name, None)
+        paired = self.count(run.taps, given, told)
+        inputs = reduce(int.__or__, (seen.tap.inputs for seen in self.seen.values()))
+        if not run.taps.pairing.open(inputs):
+            return _Both(paired, paired, inputs)
+        self.seen = {name: seen.unpaired(run.taps.pairing) for name, seen in self.seen.items()}
+        return _Both(paired, self.count(run.taps, given, told), inputs)
 
     def expect(self, points: int) -> None:
         """A batch of so many points comes."""
@@ -244,8 +292,6 @@ class _Counter:
 
     def count(self, taps: Taps, given: Signal | None = None, made: Signal | None = None) -> Census:
         """The census of the batch."""
-        for name in taps.aside:
-            self.seen.pop(name, None)
         alive = torch.full((self.points,), ALIVE, dtype=torch.int16)
         told = [seen.states.cpu() for seen in self.seen.values() if seen.states is not None]
         states = torch.stack(told) if told else torch.empty(0, self.points, dtype=torch.int8)
@@ -255,7 +301,8 @@ class _Counter:
             if seen.states is not None:
                 alive[dies] = number
             around = None if taps.through is None or seen.tap.noun != UNIT else seen.tap.name not in taps.through
-            layers.append(_layer(name, labels[name], seen, self.points, int(dies.sum()), around))
+            layer = _layer(name, labels[name], seen, self.points, int(dies.sum()), around)
+            layers.append(replace(layer, paired=taps.pairing.by_position(seen.tap.inputs)))
         overall, unseen = _overall(states), tuple(taps.unseen.values())
         hidden = any(missed.counts for missed in unseen)
         if hidden or len(told) < sum(seen.of_points for seen in self.seen.values()):

@@ -26,6 +26,7 @@ from .signal import UNMEASURED, Signal
 ALIVE = -1  # in `died_at`: the point reached the output
 BENDS_NOTHING, HAVE_MERGED, VANISHED, EXPLODED = "bends nothing", "merged", "vanished", "exploded"
 CUT_OFF = "cut off"
+BY_POSITION = "with the first input these are paired by position"
 
 
 class Tally(NamedTuple):
@@ -71,6 +72,7 @@ class LayerCensus:
     signal    how far apart the points still are, and how much of the gradient arrives
     noun      what its units are called: "unit"; where a few of many are chosen, "latent", "code" or "expert". There,
               top is the largest margin to being chosen: the score less the k-th largest of the others
+    paired    inputs whose points are taken to be those of the first one by their position alone
     """
 
     name: str
@@ -87,6 +89,7 @@ class LayerCensus:
     values: int = 0
     bypassed: bool | None = None
     noun: str = "unit"
+    paired: tuple[str, ...] = ()
 
     @property
     def states(self) -> Tensor:
@@ -123,6 +126,7 @@ class LayerCensus:
             "signal": self.signal.plus(other.signal),
             "unknown": tuple(dict.fromkeys((*self.unknown, *other.unknown))),
             "values": max(self.values, other.values),
+            "paired": tuple(dict.fromkeys((*self.paired, *other.paired))),
         }
         if common["values"]:
             return replace(self, top=self.top[:0], bottom=self.bottom[:0], **common)
@@ -156,6 +160,7 @@ class LayerCensus:
             "bends": self.bends,
             "made_by": self.made_by,
             "unknown": list(self.unknown),
+            "paired_by_position": list(self.paired),
             "bypassed": self.bypassed,
             "dead_units": (states == State.DEAD).nonzero().flatten().tolist(),
             "linear_units": (states == State.LINEAR).nonzero().flatten().tolist(),
@@ -223,6 +228,12 @@ class Census:
             found += [EXPLODED] if has_exploded(gradient) else []
             found += [VANISHED] if has_vanished(gradient) and (gradient or self._is_shut(layer)) else []
         return tuple(found)
+
+    @property
+    def paired(self) -> tuple[str, ...]:
+        """The inputs whose points count as those of the first one by their position alone."""
+        counted = (layer.paired for layer in self.layers if layer.points.total > layer.points.unknown)
+        return tuple(dict.fromkeys(name for names in counted for name in names))
 
     @property
     def unsettled(self) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ class Jumpstart:
     include_output  also ask it of the model's output, as the Jumpstart paper's CIFAR runs did
     layers          patterns of tap names to keep to, such as "features.*"
     point_axis      the axis of the points in the inputs (1 for [T, N, C]); None: each input tensor is one point
+    paired          names of further inputs whose points are those of the first, as in `alive.census`
     unit_axes, activations, outputs, selects   see `Taps`
     selections      also keep alive what is chosen from: latents of a top-k or a JumpReLU, codes, experts. Of these only
                     death is asked about, in modes U and UP: the batch's largest margin to being chosen (the score less
@@ -73,6 +74,7 @@ class Jumpstart:
         include_output: bool = False,
         layers: Sequence[str] = (),
         point_axis: int | None = 0,
+        paired: Sequence[str] | None = None,
         unit_axes: Mapping[str, int] | None = None,
         activations: Mapping[type[nn.Module], Activation] | None = None,
         outputs: Mapping[type[nn.Module], Output] | None = None,
@@ -105,6 +107,7 @@ class Jumpstart:
             group=process_group,
             layers=layers,
             point_axis=point_axis,
+            paired=paired,
             unit_axes=unit_axes,
             activations=activations,
             outputs=outputs,

@@ -21,7 +21,7 @@ from ..taps import Call, Selection, Tap, Taps, bare, without_activations
 from ..torch_private import has_saving_hooks, is_transformed, is_view
 from ..world import Group, world_size
 from . import collective, reducer
-from .apart import Apart
+from .apart import Apart, joined
 from .layer import Layer, arranged
 from .passes import NOTHING, Measured, Pass, Passes
 
@@ -136,10 +136,13 @@ class Recorder:
             return call.activate()
         if call.selection is not None:
             return self._choose(call, call.selection) if self._selections else call.activate()
-        if call.tap.several or (self._taps.is_followed and isinstance(call.tap.layout.place, Scattered)):
+        unsure = self._taps.pairing.open(call.tap.inputs)
+        if call.tap.several or (self._taps.is_followed and (unsure or isinstance(call.tap.layout.place, Scattered))):
             self._apart.add(call)
-        if call.tap.several:
-            return call.activate()
+            if call.tap.several or unsure:
+                return call.activate()
+        if unsure:
+            call = call._replace(tap=self._unpaired(call.tap))
         layout = call.tap.layout
         if layout.axes is not None and self._shared is None and fused.applies(call.z) and not has_saving_hooks():
             assert self._local is not None
@@ -229,16 +232,27 @@ class Recorder:
             slacks = self._measure(layer, rule)
             self._record(slacks, slacks, rule, tap, output)
         if self._recording and not self._taps.failed:
-            for layer, tap in self._apart.layers():
-                self._put_together(layer, tap)
+            for tap, calls in self._apart.layers():
+                self._put_together(self._unpaired(tap), calls)
             self._settle()
         if not torch.compiler.is_compiling():
             self.only_looks = _all_pending(self._slacks)
         self.passes.end(reducer.outputs(output) if self._searching is not None else ())
         self._slacks, self._parts, self._recording = [], [], False
 
-    def _put_together(self, layer: Layer, tap: Tap) -> None:
-        """Measure a layer that met its points in several calls, in place of what was measured of some of them."""
+    def _unpaired(self, tap: Tap) -> Tap:
+        """The same without points, if nothing shows that its inputs are paired with the first."""
+        unsure = self._taps.pairing.open(tap.inputs)
+        if not unsure or not tap.layout.points:
+            return tap
+        return tap._replace(layout=tap.layout.without_points(self._taps.pairing.doubt(unsure)))
+
+    def _put_together(self, tap: Tap, calls: list[Call]) -> None:
+        """Measure a layer at the end of the pass, in place of what was measured of some of its calls."""
+        layer = joined(tap, calls) if tap.several else arranged(calls[0].z, tap, calls[0].points)
+        for why in tap.layout.why:
+            text = f"{tap.name} is not penalised for its {why}"
+            self._later.append((tap.name, text, text))
         measures: tuple[list[Any], list[Any]] = (self._slacks, self._parts)
         for measured, names in zip(measures, self._taps_of, strict=True):
             measured[:] = [m for m, name in zip(measured, names, strict=True) if name != tap.name]

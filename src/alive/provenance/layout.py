@@ -113,6 +113,15 @@ class Layout(NamedTuple):
         assert isinstance(self.place, Grid)
         return self.place.arrange(z, points if self.points else 1)
 
+    def without_points(self, why: str) -> Layout:
+        """The same, where it is not known whose points these are."""
+        place = self.place
+        if isinstance(place, Scattered):
+            place = place._replace(point=None)
+        else:
+            place = place._replace(points=(), points_fold="")
+        return self._replace(place=place, points=False, why=(f"points: {why}", *self.why), axes=None)
+
     @classmethod
     def unknown(cls, z: Tensor, why: str) -> Layout:
         """Nothing is known."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..torch_private import schema_of
-from .owners import Owners, constant, lost, together
+from .owners import LOST, MANY, Owners, constant, lost, spread, together
 
+PLACES = ("scatter", "index", "masked_scatter", "_index", "_unsafe_index")  # what is written lies where indices say
 Results = Owners | Sequence[Owners | None]
 
 
@@ -25,6 +27,7 @@ class Op:
         self._schema, self._owners = schema, owners
         self.out: Any = None
         self.fault = ""  # why it is not followed, where that is our own fault
+        self.ties: list[tuple[int, int]] = []  # inputs that it lays beside one another, point by point
 
     def __getitem__(self, name: str) -> Any:
         """An argument by its name in the schema, or its default."""
@@ -75,7 +78,17 @@ class Op:
 
     def made(self, point: Tensor, unit: Tensor, *operands: Owners, **more: Any) -> Owners:
         """The owners of a result, with what it has in common with its operands."""
+        if not self.name.startswith(PLACES):
+            self.tie(point, operands)
         return Owners(point, unit, **{**together(operands), **more})
+
+    def tie(self, point: Tensor, operands: Sequence[Owners]) -> None:
+        """Note where points of several inputs meet entry by entry: with other lengths it would fail."""
+        inputs = {o.inputs for o in operands if o.inputs}
+        if len(inputs) < 2 or bool((point == LOST).any()) or bool((point == MANY).any()):
+            return
+        rows = [o for o in operands if spread(o.point) and not (o.moved or o.placed)]
+        self.ties += [(a.inputs, b.inputs) for a, b in pairwise(rows) if a.inputs != b.inputs]
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -50,6 +50,8 @@ class Owners(NamedTuple):
     tables   the memories of the weights and buffers it is made of, of data those that they met last
     why      how the owners were lost
     made     of weights that are made of others, or of rows of them that the data choose: how
+    inputs   bits of the inputs that its points are of (`Pairing`)
+    moved    whether its points lie in another order, or other numbers, than in the inputs
     """
 
     point: Tensor
@@ -66,6 +68,8 @@ class Owners(NamedTuple):
     tables: frozenset[int] = frozenset()
     why: str = ""
     made: Recipe | None = None
+    inputs: int = 0
+    moved: bool = False
 
     @property
     def is_foreign(self) -> bool:
@@ -89,7 +93,8 @@ def constant(ndim: int, source: Hashable, *, weight: bool = False) -> Owners:
 
 def shared(ndim: int) -> Owners:
     """A tensor that comes with the batch and belongs to no single point."""
-    return Owners(nobody(ndim, MANY), nobody(ndim), why="it comes with the batch and belongs to no single point")
+    why = "it comes with the batch and belongs to no single point"
+    return Owners(nobody(ndim, MANY), nobody(ndim), why=why)
 
 
 def foreign(ndim: int) -> Owners:
@@ -119,7 +124,15 @@ def together(operands: Sequence[Owners]) -> dict[str, Any]:
         "behind": fold(int.__or__, (o.behind for o in data), 0),
         "choice": fold(int.__or__, (o.choice for o in data), 0),
         "why": next((o.why for o in data if o.why), ""),
+        "inputs": _inputs(data),
+        "moved": any(o.moved for o in data),
     }
+
+
+def _inputs(operands: Sequence[Owners]) -> int:
+    """The inputs whose points an operation of these has: what is a statistic of another gives way."""
+    several = len({o.inputs for o in operands}) > 1
+    return fold(int.__or__, (o.inputs for o in operands if not several or has_points(o)), 0)
 
 
 def has_points(o: Owners) -> bool:
@@ -143,6 +156,16 @@ def squeezed(owner: Tensor) -> Tensor:
 def varying(owner: Tensor) -> list[int]:
     """The axes along which the owner really changes."""
     return [d for d in range(owner.ndim) if owner.shape[d] > 1 and bool((owner != owner.narrow(d, 0, 1)).any())]
+
+
+def spread(owner: Tensor) -> list[int]:
+    """The axes along which several owners lie; entries of nobody do not count."""
+    found = []
+    for d in range(owner.ndim):
+        one = reduced(owner, [d])
+        if one is not owner and bool(((one == MANY) & (owner.amax(d, keepdim=True) != MANY)).any()):
+            found.append(d)
+    return found
 
 
 def compact(owner: Tensor) -> Tensor:

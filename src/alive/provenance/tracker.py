@@ -39,6 +39,7 @@ from .memory import Memory
 from .one_sided import gates_itself, is_one_sided
 from .op import Op, Results
 from .owners import LOST, Owners, constant, foreign, lost
+from .pairing import Pairing
 from .rules import RULES, attended_by, elementwise, viewed
 from .uncompiled import Uncompiled
 
@@ -94,6 +95,7 @@ class Tracker(TorchDispatchMode):
         self._names: dict[Any, str] = {}
         self.families = Families(self._names)
         self.choices = Choices()
+        self.pairing = Pairing()
         for name, p in root.named_parameters(remove_duplicate=False):
             if not isinstance(p, UninitializedParameter):
                 self._enter_weight(p, name)
@@ -260,6 +262,8 @@ class Tracker(TorchDispatchMode):
     def _note(self, op: Op, found: Results | None) -> None:
         written, outputs = op.written(), op.outputs()
         results = [found] * max(len(outputs), 1) if isinstance(found, Owners) or found is None else found
+        for tie in op.ties:
+            self.pairing.tie(*tie)
         self._look(op)
         carried, tables = self.choices.follow(op), made_of(op)
         if any(carried) and op.name not in RULES and torch.Tag.pointwise not in op.func.tags and not op.func.is_view:

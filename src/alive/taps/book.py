@@ -31,6 +31,7 @@ class Entry(NamedTuple):
     noun: str = "unit"
     floor: float | None = None  # of a choice: at or below it, what was chosen is set to zero afterwards
     ranks: tuple[int, ...] | None = None  # of a choice: which of the chosen are used, where not all are
+    inputs: int = 0  # bits of the inputs that its points are of
     several: bool = False  # whether the layer is met in several calls, each with points of its own
 
     def fits(self, z: Tensor, points: int) -> bool:

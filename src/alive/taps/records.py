@@ -23,6 +23,7 @@ class Tap(NamedTuple):
     layout: Layout
     where: str = ""
     noun: str = "unit"  # what its units are called: unit, latent, code or expert
+    inputs: int = 0  # bits of the inputs that its points are of, for `Taps.pairing`
     several: bool = False  # whether it is met in several calls of a pass, each with points of its own
 
     @property

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ..errors import AliveError
 from ..functional.activations import Activation
-from ..provenance import Layout, Owners, Tracker, count, enter, read, tensors
+from ..provenance import Layout, Owners, Pairing, Tracker, by_name, count, enter, read, tensors
 from ..torch_private import FakeTensor
 from .batch import Batch, shapes_of
 from .book import Book, Entry
@@ -48,9 +48,10 @@ class Taps:
     Names are module paths: `features.3`; `block.0.relu` for a function called in `block.0`; `#2` marks the second
     use of the same points in one pass; on other points, as in a forward in chunks, the same weights are one layer.
     `layers` keeps only what matches one of its patterns by its name, or by its label, such as `convs.14 → relu`;
-    `unit_axes` overrides, by name or pattern, the axis the units lie on; `activations` declares modules of the user's
-    own as one-sided, `outputs` what modules return that cannot be followed, `selects` modules that choose a few of
-    many. One pass at a time: calls from a second thread are refused.
+    `unit_axes` overrides, by name or pattern, the axis the units lie on; `paired` names inputs whose points are those
+    of the first; `activations` declares modules of the user's own as one-sided, `outputs` what modules return that
+    cannot be followed, `selects` modules that choose a few of many. One pass at a time: calls from a second thread are
+    refused.
 
     A watcher that only looks (`only_looks`) may be shown activations that happen by themselves (`Call.is_shown`).
     """
@@ -62,6 +63,7 @@ class Taps:
         *,
         layers: Sequence[str] = (),
         point_axis: int | None = 0,
+        paired: Sequence[str] | None = None,
         unit_axes: Mapping[str, int] | None = None,
         activations: Mapping[type[nn.Module], Activation] | None = None,
         outputs: Mapping[type[nn.Module], Output] | None = None,
@@ -71,6 +73,9 @@ class Taps:
         self.watcher = watcher
         self.book = Book()  # of the module whose pass runs; a part that is called by itself has its own
         self._books = {"": self.book}
+        self._paired = paired
+        self.pairing = Pairing(paired)  # of the inputs of the module whose pass runs
+        self._pairings = {"": self.pairing}
         self.passed_over: dict[str, None] = {}  # names that match none of the patterns
         self.idle: dict[str, None] = {}  # names of activations of what depends on no data
         self.unseen: dict[str, Unseen] = {}
@@ -241,6 +246,8 @@ class Taps:
         if book is not self.book:
             self.book = book
             self._shown.clear()
+        if self._batch is None and not compiling:
+            self.pairing = self._pairings.setdefault(path, Pairing(None if path else self._paired))
 
     def _follow(self, inputs: tuple[Any, Any], compiling: bool) -> None:
         """Decide how this pass is to be understood: followed, looked up, or by sizes alone."""
@@ -258,7 +265,7 @@ class Taps:
                 self._unclear = "no tensor among the inputs shows how many there are"
             self._read(shapes := shapes_of(inputs), inputs)
             if self.book.wants(shapes, one_way=self._closed.holds(inputs)):
-                self._tracker = self._tracked(inputs, points)
+                self._tracker = self._tracked(by_name(self._outermost or self._root, *inputs), points)
                 self._tracker.__enter__()
 
     def _read(self, shapes: tuple[Any, ...], inputs: Any) -> None:
@@ -272,7 +279,7 @@ class Taps:
         self.trace.holds(self._root)
         self.book.begin(self.trace.look)
         tracker = Tracker(self._root, self._unfollowed)
-        enter(tracker, inputs, points, self._point_axis)
+        enter(tracker, inputs, points, self._point_axis, self.pairing)
         return tracker
 
     def mark(self, z: Tensor) -> Mark | None:
@@ -426,7 +433,7 @@ class Taps:
             return activate()
         if self._unit_axes:
             layout = declared(self._unit_axes, entry.name, z, layout, self._warn)
-        tap = Tap(entry.name, activation, layout, entry.where, entry.noun, entry.several)
+        tap = Tap(entry.name, activation, layout, entry.where, entry.noun, entry.inputs, entry.several)
         self._deaf += 1  # what the watcher computes is not the model's
         try:
             return self.watcher.watch(Call(tap, z, self._points, inplace, activate, is_shown, selection, slot))
@@ -462,7 +469,8 @@ class Taps:
         else:
             name, layout, before = self._laid(base, z, owners, number)
             where = line_of_call(self._outermost, inside=self._running[-1].is_activation)
-            entry = Entry(name, layout, tuple(z.shape), self.mark(z), where, several=before is not None)
+            known = {"inputs": owners.inputs, "several": before is not None}
+            entry = Entry(name, layout, tuple(z.shape), self.mark(z), where, **known)
             if before is not None:
                 self.book.is_one_of_several(base, before)
         self.book.note(base, number, entry)

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader
 from ..._version import __version__
 from ...functional.signals import MERGED, RESOLVED
 from ..advice import advise
-from ..record import Census, Tally
+from ..record import BY_POSITION, Census, Tally
 from .rows import HEALTHY, LayerRow, number, rows, worst_first
 from .verdict import verdict
 
@@ -76,6 +76,7 @@ def _html(template: str, census: Census, **more: Any) -> str:
         deaths=any(row.layer.first_deaths for row in found),
         kinds=kinds,
         shown=number,
+        by_position=BY_POSITION,
         advice=advice,
         verdict=verdict(census, advice),
         **more,

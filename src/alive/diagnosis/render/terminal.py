@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from ..advice import Advice, advise
-from ..record import Census
+from ..record import BY_POSITION, Census
 from .grid import LINE, grid
 from .rows import HEALTHY, LayerRow, rows, worst_first
 from .verdict import verdict
@@ -53,6 +53,8 @@ class Shown:
         missing = [column.name for column in whole.columns if column.name in left_out and column.name != LINE]
         if missing:
             yield Text(f"(no room for: {', '.join(missing)}; {self.rest} has them)", style="dim")
+        if self.census.paired:
+            yield Text(f"({BY_POSITION}: {', '.join(self.census.paired)})", style="dim")
         yield from _judged(self.census)
 
 

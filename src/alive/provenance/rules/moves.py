@@ -10,7 +10,7 @@ from torch import Tensor
 from ...torch_private import packed_rows, padded_rows, storage_id
 from ..families import Families
 from ..op import Op, Results
-from ..owners import LOST, NONE, Owners, compact, nobody, reduced, regrouped, squeezed, varying
+from ..owners import LOST, NONE, Owners, compact, nobody, reduced, regrouped, squeezed, together, varying
 from .rule import both
 from .sums import counted
 
@@ -113,7 +113,9 @@ def concatenated(op: Op, families: Families) -> Results:
     units = _units_of(parts, owners, dim, families)
     why = {} if units else {"why": "the same units lie there several times"}
     unit = _side_by_side(units, sizes, dim) if units else nobody(out.ndim, LOST)
-    return op.made(_side_by_side([o.point for o in owners], sizes, dim), unit, *data, **why)
+    point = _side_by_side([o.point for o in owners], sizes, dim)
+    op.tie(reduced(point, [dim]), data)
+    return Owners(point, unit, **{**together(data), **why})
 
 
 def _units_of(parts: Sequence[Tensor], owners: Sequence[Owners], dim: int, families: Families) -> list[Tensor] | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..families import Families
 from ..op import Op, Results
-from ..owners import LOST, MANY, NONE, Owners, aligned, compact, joined, nobody, reduced, varying
+from ..owners import LOST, MANY, NONE, Owners, aligned, compact, joined, nobody, reduced, spread, together, varying
 from .moves import told_apart
 from .rule import both, here
 
@@ -28,12 +28,20 @@ def indexed(op: Op, families: Families) -> Results:
     moved = both(o, lambda owner: op.func(owner.expand(x.shape), indices))
     by_data = any(a.data for a in asked)
     if by_data and not any(i.dtype in (torch.bool, torch.uint8) for i in indices if i is not None):
-        moved = moved._replace(point=_given(moved.point, _asking(op, indices, out)))
+        moved = _given(moved, _asking(op, indices, out), asked)
     at = [d for d, i in enumerate(indices) if i is not None]
     chosen = set(_index_axes(op["indices"], lambda i: op.asked(i).data))
     picked, placed = (bool(chosen & set(varying(owner))) for owner in (o.unit, o.point))
-    result = moved._replace(placed=o.placed or placed or picked, picked=o.picked or picked)
+    along = bool(set(spread(o.point)) & set(_index_axes(indices, lambda i: True))) and not _is_whole(indices, x)
+    result = moved._replace(placed=o.placed or placed or picked, picked=o.picked or picked, moved=o.moved or along)
     return told_apart(op, result, families) if len(at) == 1 and not by_data else result
+
+
+def _is_whole(indices: Sequence[Tensor | None], x: Tensor) -> bool:
+    """Whether several axes are read from end to end, as in mask[i[:, None], j[None]] with two ranges."""
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    ends = (torch.equal(i.flatten(), torch.arange(x.shape[d])) for d, i in given if i.dtype == torch.long)
+    return len(given) > 1 and all(i.dtype == torch.long for _, i in given) and all(ends)
 
 
 def _index_axes(indices: Sequence[Tensor | None], counts: Callable[[Tensor], bool]) -> list[int]:
@@ -68,12 +76,13 @@ def _asking(op: Op, indices: Sequence[Tensor | None], out: Tensor) -> Tensor:
     return point
 
 
-def _given(point: Tensor, asking: Tensor) -> Tensor:
+def _given(o: Owners, point: Tensor, asking: Sequence[Owners]) -> Owners:
     """What several points made, as the rows of all values there are, belongs to the point that takes it."""
-    return (
-        compact(torch.where(point == MANY, torch.maximum(point, asking), point))
-        if bool((point == MANY).any())
-        else point
+    if not bool((o.point == MANY).any()):
+        return o
+    inputs = together([o, *(a for a in asking if a.data)])["inputs"]
+    return o._replace(
+        point=compact(torch.where(o.point == MANY, torch.maximum(o.point, point), o.point)), inputs=inputs
     )
 
 
@@ -95,9 +104,10 @@ def gathered(op: Op, families: Families) -> Results:
     if asked.data and index.ndim:
         at = dim % out.ndim
         own = asked.point if op.name == "gather" else asked.point.view((1,) * at + (-1,) + (1,) * (out.ndim - at - 1))
-        moved = moved._replace(point=_given(moved.point, own))
+        moved = _given(moved, own, [asked])
     picked, placed = (asked.data and dim % max(x.ndim, 1) in varying(owner) for owner in (o.unit, o.point))
-    result = moved._replace(placed=o.placed or placed or picked, picked=o.picked or picked)
+    along = dim % max(x.ndim, 1) in spread(o.point)
+    result = moved._replace(placed=o.placed or placed or picked, picked=o.picked or picked, moved=o.moved or along)
     return result if asked.data or op.name == "gather" else told_apart(op, result, families)
 
 

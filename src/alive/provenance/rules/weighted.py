@@ -53,8 +53,9 @@ def product_of(op: Op, a: Tensor, b: Tensor, families: Families) -> Owners:
         return result._replace(
             unit=families.fresh(op, *side[:2], ndim, side[2], batch=side[0], across=[2 * ndim - 3 - side[2]])
         )
+    A, B = A._replace(point=reduced(A.point, [-1])), B._replace(point=reduced(B.point, [-2]))
     operands = [o for o in (A, B) if o.data]
-    point = joined(reduced(A.point, [-1]), reduced(B.point, [-2]))
+    point = joined(A.point, B.point)
     if B.weight:
         unit = families.fresh(op, b, b.shape[-1], ndim, ndim - 1, batch=b, across=[ndim - 2])
         return op.made(point, unit, *operands, **WEIGHTED)
@@ -188,30 +189,30 @@ def _channels(owner: Tensor, channels: int, groups: int) -> Tensor:
 
 def attended(op: Op, families: Families) -> Results:
     """Attention in one operation: each query's own point, and the units of the values."""
-    found = mixed_values(*(op.of(op[name]) for name in ("query", "key", "value")))
+    asked = [op.of(op[name]) for name in ("query", "key", "value")]
     outs = op.outputs()
-    if found is None:
+    if not any(o.data for o in asked):
         return [op.plain(t.ndim) for t in outs]
-    return [found] + [op.lost(t.ndim, "a statistic of attention") for t in outs[1:]]
+    point, unit, operands = _values_by_query(*asked)
+    return [op.made(point, unit, *operands)] + [op.lost(t.ndim, "a statistic of attention") for t in outs[1:]]
 
 
-def mixed_values(Q: Owners, K: Owners, V: Owners) -> Owners | None:
-    """What attention makes of queries, keys and values; None where no data are in them."""
-    operands = [o for o in (Q, K, V) if o.data]
-    point = reduced(Q.point, [-1])
-    for o in (K, V):
-        point = joined(point, reduced(o.point, [-1, -2]))
+def _values_by_query(Q: Owners, K: Owners, V: Owners) -> tuple[Tensor, Tensor, list[Owners]]:
+    """The points and units of attention, and its queries, keys and values without what it sums over."""
+    Q = Q._replace(point=reduced(Q.point, [-1]))
+    K, V = (o._replace(point=reduced(o.point, [-1, -2])) for o in (K, V))
     unit = _statistic(reduced(V.unit, [-2]))
-    return Owners(point, unit, **together(operands)) if operands else None
+    return joined(joined(Q.point, K.point), V.point), unit, [o for o in (Q, K, V) if o.data]
 
 
 def attended_by(owners: Callable[[Tensor], Owners], args: Sequence[Any]) -> Owners | None:
     """The same of flex_attention, by its arguments; None where its functions read more of the data."""
+    asked = [owners(t) for t in args[:3]]
     read = [t for t in tree_leaves(args[3:]) if isinstance(t, Tensor)]
-    if any(owners(t).data for t in read):
+    if any(owners(t).data for t in read) or not any(o.data for o in asked):
         return None
-    q, k, v = args[:3]
-    return mixed_values(owners(q), owners(k), owners(v))
+    point, unit, operands = _values_by_query(*asked)
+    return Owners(point, unit, **together(operands))
 
 
 def grouped(op: Op, families: Families) -> Results:
