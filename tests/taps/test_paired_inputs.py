@@ -62,12 +62,12 @@ def test_the_penalty_leaves_points_out_that_are_not_known_to_be_paired():
             model(**given)
             first = keep.penalty()
             model(**given)
-            return float(first), float(keep.penalty())
+            return first.item(), keep.penalty().item()
 
     with pytest.warns(UserWarning, match="paired by position"):
         unsure = penalty()
     paired = penalty(paired=["other"])
-    units = penalty(mode="U")
+    units = penalty(mode="U", paired=["other"])
     rest = penalty(mode="P", paired=["other"])
     assert unsure[0] == pytest.approx(unsure[1])
     assert paired[0] == pytest.approx(units[0] + rest[0])

@@ -204,7 +204,7 @@ class Taps:
             self._watched(entry, z, RELU, False, idle, is_shown=True)
             if entry.layout is not None and not self._layers and not self.book.missed:
                 layout = declared(self._unit_axes, entry.name, z, entry.layout, self._warn)
-                tap = Tap(entry.name, RELU, layout, entry.where)
+                tap = Tap(entry.name, RELU, layout, entry.where, inputs=entry.inputs)
                 self._shown[path, number] = (z.shape, z.dtype, tap, module in self._closed.unshared)
 
     def _begin(self, place: Place, module: nn.Module, inputs: tuple[Any, Any]) -> None:
