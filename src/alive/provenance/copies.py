@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 
+from ..torch_private import tree_leaves, tree_map
 from .op import Op
 from .owners import Recipe
 
