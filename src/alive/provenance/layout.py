@@ -13,6 +13,7 @@ from .families import Family
 from .owners import LOST, MANY, NONE, Owners, compact, reduced, varying
 
 MAJOR, MINOR = "major", "minor"  # in an axis of k·n entries: entry i is of i // k, or of i % n
+DRAWN = "they are made of numbers drawn in the pass"
 LOST_IS = "it is not known which entry belongs to which"  # point, or unit
 
 
@@ -141,6 +142,8 @@ def _read(owners: Owners, z: Tensor, points: int, family: Family | None, doubt: 
     if not (doubt or owners.picked or owners.placed) and (usual := _usual(owners, z, points)) is not None:
         return Layout(usual, True, True, (), *made, axes=usual.axes, names=owners.unit.flatten())
     point, why_points = (None, doubt) if doubt else _told(owners.point, "point", points if owners.placed else 0)
+    if owners.why.startswith(DRAWN) and why_points:
+        why_points = owners.why
     if point is None and not doubt and owners.placed and _has_room(owners.point, points):
         point, why_points = owners.point.masked_fill(owners.point == NONE, points), ""
     unit, why_units = _told(owners.unit, "unit")

@@ -70,7 +70,8 @@ class Op:
     def plain(self, ndim: int) -> Owners:
         """The owners of a result that depends on no point."""
         found = [self.of(t) for t in self.tensors()]
-        return constant(ndim, self.source(), weight=any(o.weight for o in found))
+        made = constant(ndim, self.source(), weight=any(o.weight for o in found))
+        return made._replace(noise=True) if any(o.noise for o in found) else made
 
     def lost(self, ndim: int, why: str = "") -> Owners:
         """The owners of a result that cannot be followed."""

@@ -50,6 +50,7 @@ class Owners(NamedTuple):
     tables   the memories of the weights and buffers it is made of, of data those that they met last
     why      how the owners were lost
     made     of weights that are made of others, or of rows of them that the data choose: how
+    noise    of a constant: whether it is made of numbers drawn in the pass
     inputs   bits of the inputs that its points are of (`Pairing`)
     moved    whether its points lie in another order, or other numbers, than in the inputs
     """
@@ -68,6 +69,7 @@ class Owners(NamedTuple):
     tables: frozenset[int] = frozenset()
     why: str = ""
     made: Recipe | None = None
+    noise: bool = False
     inputs: int = 0
     moved: bool = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .elementwise import copied, elementwise, fresh, gated, kept, normalised, same
+from .elementwise import copied, elementwise, fresh, gated, kept, noise, normalised, same
 from .moves import complex_view, concatenated, packed, padded, repeated, replayed, unpacked, viewed
 from .picks import (
     bagged,
@@ -121,10 +121,9 @@ RULES: dict[str, Rule] = {
     **_called(packed, "_pack_padded_sequence"),
     **_called(unpacked, "_pad_packed_sequence"),
     **_called(kept, "fill zero masked_fill"),
-    **_called(
-        fresh, "zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones new_full"
-    ),
-    **_called(fresh, "new_empty new_empty_strided scalar_tensor uniform normal random exponential"),
+    **_called(fresh, "zeros_like ones_like full_like empty_like randint_like new_zeros new_ones new_full"),
+    **_called(fresh, "new_empty new_empty_strided scalar_tensor random"),
+    **_called(noise, "rand randn rand_like randn_like normal_functional normal uniform exponential cauchy log_normal"),
     **_called(counted, "nonzero nonzero_static bincount histc histogram"),
     **_called(drawn, "multinomial"),
     **_called(bucketed, "bucketize searchsorted"),

@@ -132,6 +132,11 @@ def fresh(op: Op, families: Families) -> Results:
     return [op.plain(t.ndim)._replace(weight=False) for t in op.outputs()]
 
 
+def noise(op: Op, families: Families) -> Results:
+    """Numbers drawn in the pass."""
+    return [op.plain(t.ndim)._replace(weight=False, noise=t.is_floating_point()) for t in op.outputs()]
+
+
 def copied(op: Op, families: Families) -> Results:
     """x.copy_(y): y's owners."""
     src = op.of(op["src"])

@@ -11,7 +11,21 @@ from torch import Tensor
 from ...torch_private import tree_leaves
 from ..families import Families
 from ..op import Op, Results
-from ..owners import LOST, MANY, NONE, Owners, aligned, compact, joined, nobody, reduced, refined, together
+from ..owners import (
+    LOST,
+    MANY,
+    NONE,
+    Owners,
+    aligned,
+    compact,
+    joined,
+    nobody,
+    reduced,
+    refined,
+    spread,
+    together,
+    varying,
+)
 from .rule import WEIGHTED, here
 from .sums import one_along
 
@@ -45,6 +59,8 @@ def product_of(op: Op, a: Tensor, b: Tensor, families: Families) -> Owners:
     """a [..., i, k] times b [..., k, j]: a sum over k, whose weights make units."""
     A, B = op.of(a), op.of(b)
     ndim = a.ndim
+    if A.noise != B.noise and (A.weight or B.weight) and not (A.data or B.data):
+        A, B = (_drawn(o) if o.noise and not o.weight else o for o in (A, B))
     if not (A.data or B.data):
         result = op.plain(ndim)
         if A.weight == B.weight:
@@ -53,13 +69,17 @@ def product_of(op: Op, a: Tensor, b: Tensor, families: Families) -> Owners:
         return result._replace(
             unit=families.fresh(op, *side[:2], ndim, side[2], batch=side[0], across=[2 * ndim - 3 - side[2]])
         )
-    A, B = A._replace(point=reduced(A.point, [-1])), B._replace(point=reduced(B.point, [-2]))
-    operands = [o for o in (A, B) if o.data]
-    point = joined(A.point, B.point)
-    if B.weight:
+    rows, columns = A._replace(point=reduced(A.point, [-1])), B._replace(point=reduced(B.point, [-2]))
+    operands = [o for o in (rows, columns) if o.data]
+    point = joined(rows.point, columns.point)
+    if B.data and B.made is not None and B.made.chosen and b.ndim == 3:  # each point by weights of its own choice
+        chosen = families.copies(op, b, [1])
+        if chosen is not None:
+            return op.made(point, chosen.view(len(b), 1, -1), *operands, placed=True, **WEIGHTED)
+    if B.weight or _as_weight(B, A, -1):
         unit = families.fresh(op, b, b.shape[-1], ndim, ndim - 1, batch=b, across=[ndim - 2])
         return op.made(point, unit, *operands, **WEIGHTED)
-    if A.weight:
+    if A.weight or _as_weight(A, B, -2):
         unit = families.fresh(op, a, a.shape[-2], ndim, ndim - 2, batch=a, across=[ndim - 1])
         return op.made(point, unit, *operands, **WEIGHTED)
     if a.shape[-1] == 1 and len(operands) == 1:
@@ -85,6 +105,21 @@ def _sent(chosen: Tensor, mine: Tensor, other: Tensor) -> Tensor:
 def _statistic(unit: Tensor) -> Tensor:
     """Units that were summed over, or lost, give way to those of the other side."""
     return unit.masked_fill((unit == LOST) | (unit < 0), NONE)
+
+
+def _as_weight(o: Owners, data: Owners, axis: int) -> bool:
+    """Whether a buffer multiplies the features of data, which lie along an axis, as a weight that is not trained."""
+    if o.data or not o.tables or not data.data:
+        return False
+    at, units = axis % data.point.ndim, varying(data.unit)
+    # From the left it may mix points or positions, as an adjacency does.
+    return at not in spread(data.point) and (units == [at] or (axis == -1 and not units))
+
+
+def _drawn(o: Owners) -> Owners:
+    """Numbers drawn in the pass, as a generator is fed with: of no point."""
+    why = "they are made of numbers drawn in the pass, which belong to no point"
+    return o._replace(point=nobody(o.point.ndim, MANY), data=True, noise=False, why=why)
 
 
 def times_vector(op: Op, families: Families) -> Results:
@@ -117,9 +152,11 @@ def linear(op: Op, families: Families) -> Results:
     x, w = op["input"], op["weight"]
     X, W = op.of(x), op.of(w)
     out = op.outputs()[0]
+    if X.noise and not X.data and W.weight:
+        X = _drawn(X)
     if not X.data and not W.data:
         return op.plain(out.ndim)
-    if not W.weight:
+    if not (W.weight or _as_weight(W, X, -1)):
         return op.lost(out.ndim, "the weights of a linear map are made of the data")
     unit = families.fresh(op, w, out.shape[-1], out.ndim, out.ndim - 1)
     return op.made(reduced(X.point, [-1]), unit, X, **WEIGHTED)
@@ -130,6 +167,8 @@ def convolved(op: Op, families: Families) -> Results:
     x, w, groups = op["input"], op["weight"], op["groups"]
     X, W = op.of(x), op.of(w)
     out = op.outputs()[0]
+    if X.noise and not X.data and W.weight:
+        X = _drawn(X)
     if not X.data and not W.data:
         return op.plain(out.ndim)
     point = _channels(_in_space(X.point, op), out.shape[1], groups)
@@ -143,7 +182,8 @@ def convolved(op: Op, families: Families) -> Results:
             W,
             why=X.why or "the weights of a convolution are made of the data",
         )
-    if W.weight:
+    several = max(w.shape[:2]) > 1 and groups == 1 and point.shape[1] == 1
+    if W.weight or (W.tables and several):  # a buffer of several maps is a weight that is not trained
         unit = _kernels(op, w, groups, families) if groups == 1 or point.shape[1] > 1 else None
         if unit is None:
             unit = families.fresh(op, w, out.shape[1], out.ndim, 1)
@@ -193,16 +233,26 @@ def attended(op: Op, families: Families) -> Results:
     outs = op.outputs()
     if not any(o.data for o in asked):
         return [op.plain(t.ndim) for t in outs]
-    point, unit, operands = _values_by_query(*asked)
+    point, unit, operands = _values_by_query(*asked, _heads(op["query"]))
     return [op.made(point, unit, *operands)] + [op.lost(t.ndim, "a statistic of attention") for t in outs[1:]]
 
 
-def _values_by_query(Q: Owners, K: Owners, V: Owners) -> tuple[Tensor, Tensor, list[Owners]]:
+def _by_head(owner: Tensor, heads: int) -> Tensor:
+    """The same where each head of keys and values is asked by several heads of queries."""
+    given = owner.shape[-3] if owner.ndim > 2 else 1
+    return owner.repeat_interleave(heads // given, -3) if given not in (1, heads) and not heads % given else owner
+
+
+def _values_by_query(Q: Owners, K: Owners, V: Owners, heads: int) -> tuple[Tensor, Tensor, list[Owners]]:
     """The points and units of attention, and its queries, keys and values without what it sums over."""
     Q = Q._replace(point=reduced(Q.point, [-1]))
-    K, V = (o._replace(point=reduced(o.point, [-1, -2])) for o in (K, V))
+    K, V = (o._replace(point=_by_head(reduced(o.point, [-1, -2]), heads), unit=_by_head(o.unit, heads)) for o in (K, V))
     unit = _statistic(reduced(V.unit, [-2]))
     return joined(joined(Q.point, K.point), V.point), unit, [o for o in (Q, K, V) if o.data]
+
+
+def _heads(query: Tensor) -> int:
+    return query.shape[-3] if query.ndim > 2 else 1
 
 
 def attended_by(owners: Callable[[Tensor], Owners], args: Sequence[Any]) -> Owners | None:
@@ -211,7 +261,7 @@ def attended_by(owners: Callable[[Tensor], Owners], args: Sequence[Any]) -> Owne
     read = [t for t in tree_leaves(args[3:]) if isinstance(t, Tensor)]
     if any(owners(t).data for t in read) or not any(o.data for o in asked):
         return None
-    point, unit, operands = _values_by_query(*asked)
+    point, unit, operands = _values_by_query(*asked, _heads(args[0]))
     return Owners(point, unit, **together(operands))
 
 
@@ -229,11 +279,16 @@ def grouped(op: Op, families: Families) -> Results:
 
 
 def paired(op: Op, families: Families) -> Results:
-    """Distances of rows, pair by pair: no units."""
+    """Distances of rows, pair by pair: those from a row of weights, as from a centre, are a unit."""
     a, b = op["x1"], op["x2"]
     A, B = op.of(a), op.of(b)
     point = joined(reduced(A.point, [-1]), reduced(B.point, [-1]).transpose(-1, -2))
-    return op.made(point, nobody(point.ndim, MANY), *(o for o in (A, B) if o.data))
+    ndim, operands = point.ndim, [o for o in (A, B) if o.data]
+    for t, o, axis in ((b, B, ndim - 1), (a, A, ndim - 2)):
+        if operands and not o.data and (o.weight or o.tables):
+            unit = families.fresh(op, t, t.shape[-2], ndim, axis, batch=t, across=[t.ndim - 1])
+            return op.made(point, unit, *operands, **WEIGHTED)
+    return op.made(point, nobody(ndim, MANY), *operands)
 
 
 def trilinear(op: Op, families: Families) -> Results:
