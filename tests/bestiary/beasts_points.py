@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 import torch.nn.functional as F
 from case import Layer, along, case, lean, leaning
@@ -569,3 +571,48 @@ def batches():
 
     x = leaning(12, 3)
     return Made(go, a=positive(3, 6, dead=(0,)), b=positive(6, 4, dead=(1,))), [x[:6], x[6:10], x[10:]]
+
+
+# Layers that no input reaches, or that run where nothing is seen
+
+
+@case("a generator, fed with numbers drawn in the pass", "points", truth=noted)
+def generator():
+    def go(m, x):
+        drawn = torch.randn(len(x), 3, generator=torch.Generator().manual_seed(0))
+        made = m.b(note(m.a(drawn), point=NOBODY).relu())
+        return note(m.c(torch.cat([x, made]))[: len(x)]).relu()
+
+    return Made(go, a=positive(3, 4, dead=(0,)), b=positive(4, 3), c=positive(3, 4)), leaning(6, 3)
+
+
+@case("a generator of maps, fed with noise as wide as one place", "points", truth=noted)
+def convolutional_generator():
+    def go(m, x):
+        drawn = torch.randn(len(x), 3, 1, 1, generator=torch.Generator().manual_seed(0))
+        return note(m.a(x)).relu(), note(m.b(drawn), units=1, point=NOBODY).relu()
+
+    maps = nn.ConvTranspose2d(3, 4, 2)
+    maps.bias.data[0] = -50.0
+    return Made(go, a=positive(3, 4, dead=(0,)), b=maps), leaning(6, 3)
+
+
+@case("layers in the threads of a pool", "points", truth=noted)
+def pooled():
+    def go(m, x):
+        with ThreadPoolExecutor(1) as pool:
+            h = pool.submit(lambda: F.relu(note(m.a(x)))).result()
+        return note(m.b(h)).relu()
+
+    return Made(go, a=positive(3, 4, dead=(0,)), b=positive(4, 4)), leaning(6, 3)
+
+
+@case("messages summed over neighbours, beside each node's own", "points", truth=noted)
+def summed_messages():
+    def go(m, x):
+        sent = note(m.a(x)).relu()[m.source]
+        index = m.target[:, None].expand(-1, 4)
+        return note(m.b(torch.zeros(len(x), 4).scatter_add(0, index, sent)) + m.c(x)).relu()
+
+    parts = {"a": positive(3, 4, dead=(0,)), "b": positive(4, 4), "c": positive(3, 4, dead=(1,))}
+    return Made(go, **parts, **edges()), leaning(6, 3)

@@ -223,3 +223,78 @@ def no_state_at_first():
     plant(a, dead=(1,), linear=(2,))
     x = leaning(6, 3, 3)
     return Made(go, a=a, b=b), [x, x[:4]]
+
+
+# Weights that are not trained, shared, or chosen
+
+
+def held(go, weight, **parts):
+    model = Made(go, **parts)
+    model.register_buffer("w", weight)
+    return model
+
+
+@case("random features: a buffer as a weight", "units", truth=noted)
+def random_features():
+    weight = stack_of().detach()
+    x = leaning(6, 3)
+    return held(lambda m, x: m.o(note(x @ m.w).relu()), weight, o=nn.Linear(4, 1)), [x, x[:4]]
+
+
+@case("int8 weights in a buffer, and their scales", "units", truth=noted)
+def dequantised():
+    def go(m, x):
+        return m.o(note(F.linear(x, m.w.float() * m.scale[:, None])).relu())
+
+    weight = (stack_of().detach().t() * 100).to(torch.int8)
+    model = held(go, weight, o=nn.Linear(4, 1))
+    model.register_buffer("scale", torch.rand(4) * 0.01)
+    x = leaning(6, 3)
+    return model, [x, x[:4]]
+
+
+@case("a convolution by a buffer", "units", truth=noted)
+def fixed_convolution():
+    weight = torch.rand(4, 2, 3, 3)
+    weight[1] = -weight[1]
+    x = leaning(6, 2, 5, 5)
+    return held(lambda m, x: m.o(note(F.conv2d(x, m.w), units=1).relu().mean((2, 3))), weight, o=nn.Linear(4, 1)), x
+
+
+@case("a buffer that mixes places from the left: units stay", "units", truth=noted)
+def mixed_places():
+    a = nn.Linear(3, 4)
+    plant(a, dead=(1,), linear=(2,))
+    x = leaning(6, 5, 3)
+    return held(lambda m, x: m.o(note(m.w @ m.a(x)).relu()), torch.rand(5, 5), a=a, o=nn.Linear(4, 1)), [x, x[:4]]
+
+
+@case("distances from centres, by cdist", "units", truth=noted)
+def centres():
+    x = leaning(6, 3)
+    return Made(lambda m, x: note(1.5 - torch.cdist(x, m.c)).relu(), c=nn.Parameter(torch.randn(4, 3) * 2)), [x, x[:4]]
+
+
+@case("weights of a relation, chosen for each point, under bmm", "units", truth=noted)
+def by_relation():
+    def go(m, x, relation):
+        z = torch.bmm(x[:, None], m.w[relation])[:, 0] - 1
+        return note(z, unit=relation[:, None] * 4 + along(z, 1)).relu()
+
+    x, relation = leaning(8, 3), torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    batches = [{"x": x, "relation": relation}, {"x": x[:4], "relation": torch.tensor([2, 1, 0, 1])}]
+    return Made(go, w=stack_of(3)), batches
+
+
+@case("grouped queries: four heads ask two", "units", truth=noted)
+def grouped_queries():
+    def go(m, x):
+        n, t, _ = x.shape
+        q, k, v = (f(x).view(n, t, -1, 2).transpose(1, 2) for f in (m.q, m.k, m.v))
+        y = F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).reshape(n, t, 8)
+        return note(m.a(y)).relu()
+
+    a = nn.Linear(8, 4)
+    plant(a, dead=(1,), linear=(2,))
+    x = leaning(6, 5, 8)
+    return Made(go, a=a, q=nn.Linear(8, 8), k=nn.Linear(8, 4), v=nn.Linear(8, 4)), [x, x[:4]]

@@ -74,6 +74,7 @@ class Families:
         self._terms: dict[int, tuple[Tensor, ...]] = {}  # of the sums of a family, by its start: the units they are of
         self._slices: dict[Hashable, tuple[Hashable, int, int]] = {}  # the stack a slice is from, and its place
         self.storages: set[int] = set()  # of parameters
+        self.points: int | None = None  # of the batch
         self.fed = 0  # bits of the activations whose results were weighted again
 
     def claim(

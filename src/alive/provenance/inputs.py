@@ -76,6 +76,7 @@ def enter(
 ) -> None:
     """Tell the tracker which point each entry of the batch belongs to; tensors of another length belong to all."""
     pairing = tracker.pairing = Pairing() if pairing is None else pairing
+    tracker.families.points = points
     found = list(named(batch))
     pairing.expect([name for name, _ in found])
     for number, (name, leaf) in enumerate(found):

@@ -41,6 +41,7 @@ from .op import Op, Results
 from .owners import LOST, Owners, constant, foreign, lost
 from .pairing import Pairing
 from .rules import RULES, attended_by, elementwise, viewed
+from .threads import Threads
 from .uncompiled import Uncompiled
 
 RECENT = 8  # tensors that a result is compared with, to see whether it is one-sided
@@ -49,6 +50,7 @@ REDUCES = {  # newer torch has a tag for them, 2.6 has not
     *("linalg__powsum", "logsumexp", "max", "mean", "min", "nansum", "norm", "prod", "std", "std_mean", "sum", "var"),
     "var_mean",
 }
+ELSEWHERE = "runs in a thread of its own, where activations are not seen: what they let through is not counted"
 RUN_FUNCTIONS = {"while_loop", "map_impl", "scan", "associative_scan"}  # higher-order operators
 SPELLS = {"mul", "div", "where", "maximum", "minimum", "fmax", "fmin", "add"}  # with which a leaky one may end
 MAKES_Z = {"addmm", "mm", "bmm", "baddbmm", "convolution", "native_batch_norm", "native_layer_norm", "stack", "cat"}
@@ -92,6 +94,7 @@ class Tracker(TorchDispatchMode):
         self._activated: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)  # what came out of activations
         self._uncompiled = Uncompiled()
         self._scalars = 0  # met so far, that came from outside
+        self._threads = Threads()
         self._names: dict[Any, str] = {}
         self.families = Families(self._names)
         self.choices = Choices()
@@ -156,6 +159,8 @@ class Tracker(TorchDispatchMode):
             return lost(t.ndim, _unfollowed(t))
         if (found is None or not (found.data or found.weight)) and _is_weight(t):
             return self._enter_weight(t, "")
+        if found is None and t.ndim and t.is_floating_point() and self._threads.may_have_made(t, self.families.points):
+            self._unseen("thread", ELSEWHERE)
         if found is None:
             self._scalars += not t.ndim
             found = constant(0, ("scalar", self._scalars)) if not t.ndim else foreign(t.ndim)
@@ -164,12 +169,14 @@ class Tracker(TorchDispatchMode):
 
     def __enter__(self) -> Tracker:
         self._uncompiled.__enter__()
+        self._threads.__enter__()
         super().__enter__()
         return self
 
     def __exit__(self, *failure: Any) -> None:
         super().__exit__(*failure)
         self._uncompiled.__exit__()
+        self._threads.__exit__()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with DisableTorchFunction():  # function modes have seen the call already, by its own name
@@ -180,6 +187,8 @@ class Tracker(TorchDispatchMode):
             return self._opaque(func, args, kwargs)
         if schema_of(func).name in ("aten::as_strided", "aten::as_strided_"):  # it is known by the bytes it shows
             return func(*args, **kwargs)
+        if schema_of(func).name == "aten::lift_fresh" and self.memory.get(args[0]) is None:  # numbers of Python's
+            self._put(args[0], foreign(args[0].ndim))
         # What is ours may fail; what is the model's runs, once, and fails as it would without us.
         op, found, failure = None, None, None
         try:

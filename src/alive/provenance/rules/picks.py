@@ -9,7 +9,21 @@ from torch import Tensor
 
 from ..families import Families
 from ..op import Op, Results
-from ..owners import LOST, MANY, NONE, Owners, aligned, compact, joined, nobody, reduced, spread, together, varying
+from ..owners import (
+    LOST,
+    MANY,
+    NONE,
+    Owners,
+    aligned,
+    compact,
+    has_points,
+    joined,
+    nobody,
+    reduced,
+    spread,
+    together,
+    varying,
+)
 from .moves import told_apart
 from .rule import both, here
 
@@ -186,6 +200,8 @@ def scattered(op: Op, families: Families) -> Results:
     unit = into(o.unit, aligned(written.unit, x.ndim))
     if not (o.data or written.data) and asked.data:  # one-hot: the row belongs to the point of the index
         point = reduced(asked.point, [dim]) if index.ndim == x.ndim else nobody(x.ndim, LOST)
+    if adds and written.data and written.moved and _are_nodes(x, o, written, dim, families):
+        point = torch.arange(x.shape[dim], dtype=torch.int32).view([-1 if d == dim else 1 for d in range(x.ndim)])
     by_data = asked.data
     axis = dim in varying(o.unit) or (wrote is not None and dim in varying(wrote.unit))
     result = op.made(compact(point), compact(unit), *operands)
@@ -193,6 +209,13 @@ def scattered(op: Op, families: Families) -> Results:
     if not (wrote is not None and wrote.data):  # constants are written: no unit moves
         picked = o.picked
     return result._replace(placed=result.placed or by_data, picked=picked)
+
+
+def _are_nodes(x: Tensor, base: Owners, sent: Owners, dim: int, families: Families) -> bool:
+    """Whether what points send to one another is summed up, for each point what it gets: then it is that point's."""
+    if x.shape[dim] != families.points or spread(sent.point) != [dim]:
+        return False
+    return not has_points(base) or spread(base.point) == [dim]
 
 
 def put(op: Op, families: Families) -> Results:

@@ -1,0 +1,37 @@
+"""Whether anything runs in another thread meanwhile: torch's modes, and so all that we see, are each thread's own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+from torch import Tensor
+
+
+class Threads:
+    """Notices threads that are started inside, as by a pool, and those of a pool that are there already."""
+
+    def __init__(self) -> None:
+        self._started = self._told = False
+        self._profile: Any = None
+
+    def may_have_made(self, t: Tensor, points: int | None) -> bool:
+        """Whether a tensor that we did not see being made may be another thread's; said once."""
+        pool = any("ThreadPoolExecutor" in thread.name for thread in threading.enumerate())
+        found = not self._told and (self._started or (pool and (t.grad_fn is not None or points in t.shape)))
+        self._told |= found
+        return found
+
+    def __enter__(self) -> Threads:
+        self._profile = threading.getprofile()
+        threading.setprofile(self._note)
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        threading.setprofile(self._profile)
+
+    def _note(self, frame: Any, event: str, arg: Any) -> None:
+        """A thread was started: it calls this first, and never again."""
+        self._started = True
+        sys.setprofile(self._profile)
