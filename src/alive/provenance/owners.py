@@ -43,7 +43,7 @@ class Owners(NamedTuple):
     source   what it was made of, for weights and constants: equal sources have equal values
     placed   whether the data decide which entry lies where, as after x[indices]
     picked   whether the data decide which units are there, as after topk
-    pure     whether all data in it went through weights, and no statistic over points was taken since
+    pure     whether all data in it went through weights
     crossed  bits of the activations that lie on every path to it
     behind   bits of the activations that lie on some path to it
     choice   bits of the choices (top-k, argmax) whose indices or values it is made of

@@ -401,7 +401,8 @@ class Taps:
             return activate()
         with tracker.quiet():
             y = self._watched(entry, z, activation, inplace, activate)
-            sure = owners.pure and entry.layout.units and z.ndim > 0
+            one = not z.ndim or (z.numel() == 1 and not owners.of_points(z))  # a hinge on a mean over points
+            sure = owners.pure and entry.layout.units and not one
             self._cross(z if y is None else y, owners, (base, number, entry, sure))
         return y
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..families import Families
 from ..op import Op, Results
-from ..owners import LOST, Owners, aligned, has_points, joined, nobody, refined, varying
+from ..owners import LOST, Owners, aligned, joined, nobody, refined, varying
 from .rule import Rule, both
 
 COMPARES = {"gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical_or", "logical_not", "bitwise_not"}
@@ -35,8 +35,6 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         if not o.data:
             unit = refined(unit, aligned(o.unit, ndim), families.summed)
     more: dict[str, Any] = {}
-    if not all(o.pure for o in data):  # points less their mean are as pure as they were
-        more["pure"] = all(o.pure for o in data if has_points(o)) and any(o.pure for o in data)
     if any(_varies(t, d) for t in operands if not op.of(t).data for d in range(-ndim, 0) if point.shape[d] > 1):
         more["pure"] = False  # a number for each point that did not come with the batch, as targets
     if unit.numel() and int(unit.max()) != LOST and (axis := _spread_along(op, operands, point, unit)) is not None:

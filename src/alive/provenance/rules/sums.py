@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..families import Families
 from ..op import Op, Results
-from ..owners import LOST, MANY, Owners, compact, has_points, joined, nobody, reduced, varying
+from ..owners import LOST, MANY, Owners, compact, joined, nobody, reduced, varying
 from .rule import Rule, both
 
 
@@ -25,7 +25,6 @@ def summed_over(op: Op, families: Families) -> Results:
     axes = [axis % x.ndim for axis in axes] if x.ndim else []
     keep = bool(op["keepdim"]) if "keepdim" in op else False
     result = both(o, lambda owner: _summed(owner, axes, keep))
-    result = result._replace(pure=o.pure and (has_points(result) or not has_points(o)))  # else a statistic over points
     return [result if t.is_floating_point() or t.is_complex() else result._replace(unit=nobody(t.ndim)) for t in outs]
 
 
