@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from alive.provenance.owners import LOST, MANY, NONE, compact, joined, reduced, refined, regrouped, varying
+from alive.provenance.owners import (
+    LOST,
+    MANY,
+    NONE,
+    compact,
+    joined,
+    reduced,
+    refined,
+    regrouped,
+    shares_units,
+    varying,
+)
 
 SMALL = st.integers(1, 4)
 CODES = st.sampled_from([NONE, MANY, LOST, 0, 0, 1, 1, 2])
@@ -101,3 +112,11 @@ def test_a_gate_of_one_unit_gives_way_and_an_outer_sum_is_lost() -> None:
 
 def test_units_that_only_partly_overlap_are_lost() -> None:
     assert (refined(units(0, 1, 1), units(5, 5, 6)) == LOST).all()
+
+
+@pytest.mark.law
+@given(owners(), owners())
+def test_owners_share_units_however_they_lie(a: Tensor, b: Tensor) -> None:
+    both = {u for u in a.flatten().tolist() if 0 <= u < LOST} & set(b.flatten().tolist())
+    axes = list(range(a.ndim))[::-1]
+    assert shares_units(a.permute(axes), b.mT if b.ndim > 1 else b) == bool(both)

@@ -171,6 +171,16 @@ def from_a_prompt(m, ids):
     return ids
 
 
+def until_all_have_ended(m, ids):
+    for _ in range(STEPS):
+        z = m.head(m.words(ids).cumsum(1).relu())[:, -1]
+        token = z.argmax(-1)
+        if token.tolist() == [0] * len(ids) or token[0].item() == WORDS:
+            break
+        ids = torch.cat([ids, token[:, None]], 1)
+    return ids
+
+
 def teacher_and_own(m, ids):
     h, token, said = m.first.expand(len(ids), -1), ids[:, 0], []
     for t in range(STEPS):
@@ -267,6 +277,7 @@ SAID = {pick.__name__: decoder(pick) for pick in PICKS} | {
     "scores come out, drawn": decoder(among_the_best, begins="state", returns="scores"),
     "tied": decoder(greedy, tied=True),
     "from a prompt": of(from_a_prompt, words()),
+    "until all have ended": of(until_all_have_ended, words()),
     "teacher and own words": of(teacher_and_own, words()),
     "loss of what is said": of(loss_of_what_is_said, rows, words()),
     "filled in": of(filled_in, words()),

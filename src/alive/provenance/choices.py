@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .op import Op
-from .owners import LOST, Owners, varying
+from .owners import LOST, Owners, shares_units, varying
 
 VALUES, LOOKS_UP, SENDS, READ, WEIGHS = "values", "looks up", "sends", "read", "weighs"
 ODD = "odd"  # looks up in a table of another size
@@ -152,16 +152,16 @@ class Choices:
 
     def is_a_word(self, bit: int) -> bool:
         """Whether ids that were given are looked up where the chosen ones are: a token, not a code."""
-        asked = self._asked.get(bit, set())
-        near = {tables for tables in asked if tables & self._scores[bit].tables}
-        mixed = bool(asked) and not near and MIXED in self.uses(bit)
-        return mixed or any(tables & self._words for tables in near or asked)
+        asked, made = self._asked.get(bit, set()), self._scores[bit].tables
+        near = {tables for tables in asked if tables & made}
+        if not asked:  # the last word is looked up nowhere
+            return any(self.is_a_word(k) for k, one in self._scores.items() if one.tables == made and k in self._asked)
+        return (not near and MIXED in self.uses(bit)) or any(tables & self._words for tables in near or asked)
 
     def is_said(self, bit: int, said: Iterable[Owners]) -> bool:
         """Whether the scores themselves are what the model says: they come out, or are compared with labels."""
         mine = self._scores[bit].units
-        mine = mine[(mine >= 0) & (mine != LOST)]
-        return any(bool(torch.isin(mine, unit).any()) for unit in [*(o.unit for o in said), *self._judged])
+        return any(shares_units(mine, unit) for unit in [*(o.unit for o in said), *self._judged])
 
     def lose(self, bits: int) -> None:
         """Choices went into something that is not followed."""
@@ -279,7 +279,7 @@ class Choices:
 
     def _is_by(self, bit: int, unit: Tensor) -> bool:
         """Whether units are those by whose scores a choice was made."""
-        return bool(torch.isin(unit[(unit >= 0) & (unit != LOST)], self._scores[bit].units).any())
+        return shares_units(unit, self._scores[bit].units)
 
     def _indexed(self, op: Op) -> int:
         """x[i]: a look-up where x is a table, values again where i tells units, points sent elsewhere otherwise."""

@@ -142,6 +142,12 @@ def has_points(o: Owners) -> bool:
     return bool(((o.point >= 0) & (o.point != LOST)).any())
 
 
+def shares_units(a: Tensor, b: Tensor) -> bool:
+    """Whether some unit is an owner in both."""
+    named = a[(a >= 0) & (a != LOST)]
+    return bool(torch.isin(named, b.flatten().contiguous()).any())
+
+
 def aligned(owner: Tensor, ndim: int) -> Tensor:
     """The same with axes of size 1 in front, as broadcasting adds them."""
     return owner if owner.ndim == ndim else owner.view((1,) * (ndim - owner.ndim) + tuple(owner.shape))

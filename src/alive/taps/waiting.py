@@ -19,7 +19,7 @@ from ..provenance.choices import (
     VALUES,
     Decoded,
 )
-from ..provenance.owners import LOST, varying
+from ..provenance.owners import LOST, shares_units, varying
 from .selections import CODE, EXPERT, LATENT, SORTS, Choice, Selection, noun_of
 from .trace import Mark
 
@@ -122,8 +122,7 @@ def _is_given(each: Waiting, tracker: Tracker) -> bool:
 
 def _comes_out(each: Waiting, said: Sequence[Owners]) -> bool:
     """Whether the model returns values of the candidates, of which those that were not chosen are zero."""
-    mine = each.owners.unit[(each.owners.unit >= 0) & (each.owners.unit != LOST)]
-    return any(o.choice and bool(torch.isin(mine, o.unit).any()) for o in said)
+    return any(o.choice and shares_units(each.owners.unit, o.unit) for o in said)
 
 
 def _is_repeated(owners: Owners, dim: int) -> bool:
