@@ -171,6 +171,14 @@ def from_a_prompt(m, ids):
     return ids
 
 
+def several_words_at_once(m, ids):  # a table of words for each of two voices, in one parameter
+    voices = torch.arange(2)
+    for _ in range(STEPS):
+        h = m.last(m.voices[voices, ids].sum(1)).relu()
+        ids = m.both(h).view(len(ids), 2, WORDS).argmax(-1)
+    return h
+
+
 def until_all_have_ended(m, ids):
     for _ in range(STEPS):
         z = m.head(m.words(ids).cumsum(1).relu())[:, -1]
@@ -253,6 +261,21 @@ def value_of_the_best_action_by_mask(m, x):
     return (m.head(h) * F.one_hot(m.other(h).argmax(-1), WORDS)).sum(-1)
 
 
+def out_where_sure(m, x):
+    h = m.hidden(x).relu()
+    z = m.head(h)
+    unsure = z.softmax(-1).max(-1).values < 0.3
+    out = m.last(h)
+    out[unsure] = m.last(m.cell(torch.cat([h[unsure], h[unsure]], -1)).relu())
+    return out, z
+
+
+def only_the_foreground(m, x):
+    h = m.hidden(x).relu()
+    thing = m.head(h).argmax(-1) > 3
+    return m.last(h[thing]).relu()
+
+
 def ids_of_one_hot_inputs(m, x):
     return m.last(m.words(x.argmax(-1))).relu()
 
@@ -278,6 +301,14 @@ SAID = {pick.__name__: decoder(pick) for pick in PICKS} | {
     "tied": decoder(greedy, tied=True),
     "from a prompt": of(from_a_prompt, words()),
     "until all have ended": of(until_all_have_ended, words()),
+    "several words at once": of(
+        several_words_at_once,
+        lambda: ids(8, 2),
+        voices=lambda: nn.Parameter(torch.randn(2, WORDS, WIDTH)),
+        both=lambda: nn.Linear(4, 2 * WORDS),
+    ),
+    "out where it is sure": of(out_where_sure, rows),
+    "only what is no background": of(only_the_foreground, rows),
     "teacher and own words": of(teacher_and_own, words()),
     "loss of what is said": of(loss_of_what_is_said, rows, words()),
     "filled in": of(filled_in, words()),
@@ -572,6 +603,14 @@ def with_capacity(m, x):
     return x + back
 
 
+def with_shared_experts(m, x):  # the last one is everybody's
+    share, at = m.gate(x)[:, :5].softmax(-1).topk(1, -1)
+    m.chose(at, 5)
+    at = torch.cat([at, torch.full((len(x), 1), 5)], -1)
+    h = torch.einsum("nd,nkdf->nkf", x, m.up[at]).relu()
+    return torch.einsum("nkf,nkfd->nd", h, m.down[at]) * share
+
+
 def with_scores_beside(m, x):
     return by_slots(m, x), m.gate(x)
 
@@ -608,6 +647,7 @@ ROUTERS += [with_scores_beside]
 COUNTED: dict[str, tuple[str, Any]] = {
     **{f"{go.__name__}, collapsed": ("expert", of(go, rows, **ROUTED)) for go in ROUTERS},
     **{f"{go.__name__}, free": ("expert", of(go, lambda: rows(3), **FREE)) for go in ROUTERS},
+    "with a shared expert": ("expert", of(with_shared_experts, lambda: rows(3), **STACKED)),
     "with capacity": ("expert", of(with_capacity, rows, **STACKED)),
     "straight through": (
         "code",

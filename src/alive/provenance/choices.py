@@ -32,6 +32,7 @@ WEIGHTED = {"mm", "bmm", "addmm", "baddbmm", "linear", "mv", "addmv", "dot", "co
 MASKED = {"mul", "where", "masked_fill"}
 COMPARED = {"eq", "ne", "lt", "le", "gt", "ge"}
 SHIFTED = {"add", "sub", "rsub", "div", "maximum", "minimum", "fmax", "fmin"}
+STACKS = {"index", "_unsafe_index", "index_select"}
 PAIRED = WEIGHTED | {"_cdist_forward", "_euclidean_dist"}  # makes something new of data and a table
 KEEPS = {"clone", "_to_copy", "contiguous", "alias", "detach"}  # each entry where it is, as pointwise operations do
 
@@ -155,7 +156,9 @@ class Choices:
         asked, made = self._asked.get(bit, set()), self._scores[bit].tables
         near = {tables for tables in asked if tables & made}
         if not asked:  # the last word is looked up nowhere
-            return any(self.is_a_word(k) for k, one in self._scores.items() if one.tables == made and k in self._asked)
+            return any(
+                self.is_a_word(k) for k, one in self._scores.items() if one.tables == made and self._asked.get(k)
+            )
         return (not near and MIXED in self.uses(bit)) or any(tables & self._words for tables in near or asked)
 
     def is_said(self, bit: int, said: Iterable[Owners]) -> bool:
@@ -267,7 +270,9 @@ class Choices:
         """What is compared with a chosen value is chosen with it; what is measured from one (z − max z) is not."""
         free = [t for t in op.tensors() if not op.of(t).choice and op.of(t).data and t.is_floating_point()]
         if not free:
-            return bits
+            among = name in COMPARED and name != "eq" and not any(t.is_floating_point() for t in op.tensors())
+            others = [t for t in op.tensors() if not op.of(t).choice]
+            return 0 if among and all(not op.of(t).data for t in others) else bits  # whoever has a number below 3
         if name in COMPARED:
             return self.roots(bits)
         out = op.outputs()[0]
@@ -298,11 +303,12 @@ class Choices:
                 return 0
             table = _table(x)
             self._note_table(bits, op, x)
-            if len(table) > 2 and op.name in ("index", "_unsafe_index", "index_select"):  # weights of experts
+            stack = _stack(op, x, bits) if len(table) > 2 and op.name in STACKS else None
+            if stack is not None and len(table) - len(stack) > 0:  # matrices are taken: the weights of experts
                 self._note(bits, SENDS)
-                self._note(bits, STACKED, _stack(op, x, bits))
+                self._note(bits, STACKED, stack)
             else:
-                self._note(bits, LOOKS_UP, table, max(t.numel() for t in asked), _rows(op, x))
+                self._note(bits, LOOKS_UP, stack or table, max(t.numel() for t in asked), _rows(op, x))
             if isinstance(times := op["per_sample_weights"], Tensor):  # of a bag
                 self._note(op.of(times).choice & self._values(), VALUES)
             return 0
@@ -315,7 +321,7 @@ class Choices:
         if told:  # of what all experts made, those that were chosen
             counts = {x.shape[d] for d in told}
             bits = sum(1 << k for k in _numbers(bits) if self._scores[self._parts[k].choice].size in counts)
-        self._note(bits, SENDS)
+        self._note(bits & ~self._values(), SENDS)  # by how large a value is, nobody is chosen
         return kept
 
     def _is_of_others(self, op: Op, own: Owners, bits: int) -> bool:
@@ -335,7 +341,7 @@ class Choices:
             return self._in_another_order(bits)
         if name in PLACES and wrote is not None and wrote.data:
             if not _is_beside(op, [i for i in op["indices"] or () if i is not None] if "indices" in op else []):
-                self._note(bits, SENDS)
+                self._note(bits & ~self._values(), SENDS)
             return 0
         return self._in_another_order(bits)
 

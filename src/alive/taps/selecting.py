@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..errors import fault_of_ours
 from ..functional.activations import Activation
 from ..provenance import Owners, Tracker, tensors
 from ..provenance.choices import LOOKS_UP, STACKED
@@ -170,7 +171,10 @@ class Selecting:
         taps, choice, key = self._taps, each.choice, (each.base, each.number)
         uses = tracker.choices.uses(each.bit)
         units, shape = has_units(each.owners, choice.dim), tuple(choice.z.shape)
-        noun, why = ("", "") if each.bit & self._passed_on else meaning(each, tracker, said)
+        try:
+            noun, why = ("", "") if each.bit & self._passed_on else meaning(each, tracker, said)
+        except Exception as error:
+            noun, why = "", fault_of_ours("telling what was chosen", error)
         self._told |= each.bit if noun or why else 0
         if not noun:
             if why:

@@ -82,7 +82,7 @@ def meaning(each: Waiting, tracker: Tracker, said: Sequence[Owners]) -> tuple[st
     choices, bit, sorts = tracker.choices, each.bit, each.choice.name == SORTS
     uses = choices.uses(bit)
     units, near = has_units(each.owners, each.choice.dim), choices.is_near(bit)
-    if choices.is_a_word(bit) or (units and _is_given(each, tracker)):
+    if (SENDS not in uses and choices.is_a_word(bit)) or (units and _is_given(each, tracker)):
         return "", ""
     noun = noun_of(uses, several=each.choice.several)
     if not units:  # rows of a table are codes, whatever made their scores
