@@ -276,6 +276,13 @@ def only_the_foreground(m, x):
     return m.last(h[thing]).relu()
 
 
+def labels_of_its_own(m, x):
+    h = m.hidden(x).relu()
+    z = m.head(h)
+    sure = z.softmax(-1).max(-1).values > 0.1
+    return m.last(h).relu(), (F.cross_entropy(z, z.argmax(-1), reduction="none") * sure).mean()
+
+
 def ids_of_one_hot_inputs(m, x):
     return m.last(m.words(x.argmax(-1))).relu()
 
@@ -308,6 +315,7 @@ SAID = {pick.__name__: decoder(pick) for pick in PICKS} | {
         both=lambda: nn.Linear(4, 2 * WORDS),
     ),
     "out where it is sure": of(out_where_sure, rows),
+    "labels of its own": of(labels_of_its_own, rows),
     "only what is no background": of(only_the_foreground, rows),
     "teacher and own words": of(teacher_and_own, words()),
     "loss of what is said": of(loss_of_what_is_said, rows, words()),
@@ -623,6 +631,14 @@ def straight_through(m, x):
     return m.out(((hard + soft - soft.detach()) @ m.table).relu()), soft
 
 
+def hard_rows_of_maps(m, x):  # as a discrete autoencoder of images does, whose scores come out for their loss
+    z = m.classes(m.conv(x).relu())
+    hard = F.one_hot(z.argmax(1), 6).permute(0, 3, 1, 2).float()
+    m.chose(z.argmax(1).flatten()[:, None], 6)
+    soft = z.softmax(1)
+    return torch.einsum("nchw,cd->ndhw", hard + soft - soft.detach(), m.table).relu(), z
+
+
 def nearest_and_a_word(m, x):  # codes, and a second model that reads them as words
     z = m.hidden(x)
     at = torch.cdist(z, m.codes).argmin(-1)
@@ -653,6 +669,7 @@ COUNTED: dict[str, tuple[str, Any]] = {
         "code",
         of(straight_through, rows, table=lambda: nn.Parameter(torch.randn(6, 4)), out=lambda: nn.Linear(4, 2), **FREE),
     ),
+    "rows of maps": ("code", of(hard_rows_of_maps, maps, table=lambda: nn.Parameter(torch.randn(6, 4)), **VISION)),
     "codes that are words too": (
         "code",
         of(nearest_and_a_word, lambda: rows(2, 3), codes=lambda: nn.Parameter(torch.randn(6, WIDTH))),

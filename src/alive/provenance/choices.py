@@ -217,7 +217,7 @@ class Choices:
 
     def _used(self, op: Op, bits: int) -> int:
         name = op.name.rstrip("_") if op.name.endswith("_") else op.name
-        if name.endswith("_like") or name.startswith("new_"):
+        if name.endswith("_like") or name.startswith(("new_", "nll_loss")):  # where who was chosen is a label
             return 0
         if name in INDEXED:
             return self._indexed(op)

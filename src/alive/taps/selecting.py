@@ -192,7 +192,7 @@ class Selecting:
         selection = choice.selection(noun, entry.floor)
         decoded = tracker.choices.decoded(each.bit, choice.z.numel())
         why = APART if apart else PARTLY if ranks == () else ""
-        why = why or ("" if is_as_decoded(selection, decoded) else CHANGED)
+        why = why or ("" if is_as_decoded(selection, decoded, choice.dim) else CHANGED)
         why = self._refused.get(key, why)
         if why:
             self._refused[key] = why

@@ -146,12 +146,14 @@ def apart_of(waiting: Sequence[Waiting], tracker: Tracker) -> set[int]:
     return found
 
 
-def is_as_decoded(selection: Selection, decoded: Decoded | None) -> bool:
+def is_as_decoded(selection: Selection, decoded: Decoded | None, dim: int) -> bool:
     """Whether what met the weights was not 0 where the selection says that it is on; of several, at least there."""
     if decoded is None or selection.noun == EXPERT:
         return True
-    on = selection.on.flatten()
-    return torch.equal(on, decoded.on) if decoded.alone else not bool((on & ~decoded.on).any())
+    ways = [selection.on.flatten(), selection.on.movedim(dim, -1).flatten()]  # as it is, or the candidates last
+    if decoded.alone:
+        return any(torch.equal(on, decoded.on) for on in ways)
+    return any(not bool((on & ~decoded.on).any()) for on in ways)
 
 
 def ranks_of(taken: Tensor, choice: Choice) -> tuple[int, ...] | None:
