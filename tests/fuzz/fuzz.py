@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 def outcome(program: Program) -> Outcome:
     """What alive makes of a program."""
     verdict = judge(case_of(program))
-    left = _modes_left()
+    left = modes_left()
     words = [verdict.census, verdict.penalty, "right" if verdict.untouched else "silent", "crash" if left else "right"]
     word = max(words, key=WORDS.index)
     if word == "silent" and verdict.untouched and verdict.census == "silent" and _claims_only_too_much(program):
@@ -51,7 +51,7 @@ def outcome(program: Program) -> Outcome:
     return Outcome(program, word, verdict)
 
 
-def _modes_left() -> int:
+def modes_left() -> int:
     """How many modes were left on torch's stacks, where they would see whatever comes after; takes them off."""
     count = 0
     while _len_torch_dispatch_stack():

@@ -1,0 +1,164 @@
+"""Random whole programs: every count is right, or said to be unknown."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from types import SimpleNamespace
+
+import pytest
+import torch
+from judge import judge
+from torch import Tensor
+from whole import counts, failures, fuzz, outcome, shrunk, table
+from whole_draft import ENDINGS, IDEAS, OPENINGS, Whole, random_whole, runs
+
+import alive
+
+BAD = ("silent", "crash")
+PLAIN = [("table", 1), ("linear", 2), ("plain", 3)]
+MIXES = {
+    "BatchNorm",
+    ".mean(0",
+    ".amax(0",
+    ".detach()",
+    "median()",
+    ".sum()",
+    "h.mean()",
+    ".var(0",
+    "x.mean",
+    "h[0",
+    "sorted(",
+}
+CHANCE = {"rand", "dropout"}
+
+
+def expect_truth(seeds: Iterable[int]) -> None:
+    found = fuzz(seeds)
+    print(table(found))
+    print(counts(found))
+    bad = [one for one in found if one.word in BAD]
+    shown = "\n\n".join(map(str, failures(bad, BAD, most=5)))
+    assert not bad, f"{counts(found)}; the smallest of the first five:\n\n{shown}"
+    assert sum(one.word == "right" for one in found) >= len(found) / 2, counts(found)
+
+
+@pytest.mark.contract
+def test_no_count_of_a_whole_program_is_wrong_without_a_word() -> None:
+    expect_truth(range(100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 10_000, 500))
+def test_no_count_of_ten_thousand_whole_programs_is_wrong_without_a_word(first: int) -> None:
+    expect_truth(range(first, first + 500))
+
+
+def test_a_program_is_the_same_at_every_call() -> None:
+    for seed in range(20):
+        program = random_whole(seed)
+        assert str(Whole(seed, program.choices, program.sizes)) == str(program) == str(random_whole(seed))
+
+
+def test_alive_is_given_no_line_of_truth() -> None:
+    for seed in range(50):
+        program = random_whole(seed)
+        assert "seen(" in program.source(truth=True)
+        assert "seen(" not in program.source()
+        assert "how" not in program.source().replace("show", "")
+
+
+def test_every_idea_is_among_the_first_programs() -> None:
+    met = {kind for seed in range(300) for kind in random_whole(seed).kinds}
+    assert {*OPENINGS, *IDEAS, *ENDINGS} <= met
+
+
+def test_nearly_every_idea_runs_wherever_it_is_put() -> None:
+    written = [Whole(seed, [PLAIN[0], (name, seed), PLAIN[2]], [4, 3]) for name in IDEAS for seed in range(5)]
+    assert sum(map(runs, written)) >= 0.95 * len(written)
+
+
+def layers_of(program: Whole, batch: object) -> list:
+    how = SimpleNamespace(**{name: values[-1] for name, values in program.draft.readings.items()})
+    torch.manual_seed(5)
+    model = program.model_class().eval()
+    return program.truth(model, copy.deepcopy(batch), how)
+
+
+def test_an_entry_of_a_point_changes_with_that_point_alone() -> None:
+    """The points that a program writes down, by trial: one point of x is altered, and we look who moves."""
+    checked = 0
+    for seed in range(3000, 3300):
+        program = random_whole(seed)
+        source = program.source()
+        if any(word in source for word in MIXES | CHANCE) or program.kinds[0] == "tokens":
+            continue
+        torch.manual_seed(7)
+        batch = program.batches()[0]
+        plain = layers_of(program, batch)
+        for point in range(program.sizes[0]):
+            other = copy.deepcopy(batch)
+            (other if isinstance(other, Tensor) else other["x"])[point] += 0.01
+            altered = layers_of(program, other)
+            for a, b in zip(plain, altered, strict=True):
+                if a.z.shape == b.z.shape and (a.unit == b.unit).all() and (a.point == b.point).all():
+                    owners = a.point.expand_as(a.z)[(a.z - b.z).abs() > 1e-5]
+                    assert set(owners.tolist()) <= {point, -1}, str(program)
+                    checked += 1
+    assert checked > 300
+
+
+def counted_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def elsewhere(model, batches, **options):
+        return counted(model, [-x for x in batches], **options)
+
+    counted = alive.census
+    monkeypatch.setattr(alive, "census", elsewhere)
+
+
+def test_a_census_of_other_data_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Whole(1, PLAIN, [6, 4])
+    assert outcome(program).word == "right"
+    counted_elsewhere(monkeypatch)
+    found = outcome(program)
+    assert (found.word, found.verdict.census, found.verdict.penalty) == ("silent", "silent", "right")
+
+
+def test_a_wrong_truth_is_silent() -> None:
+    """Points that are credited to others, in the program's own truth."""
+    program = Whole(1, PLAIN, [6, 4])
+    program.draft.lines = [
+        line.replace("~p = torch.arange(len(x))", "~p = torch.arange(len(x)) // 2") for line in program.draft.lines
+    ]
+    wrong = Whole.__new__(Whole)
+    wrong.__dict__ |= program.__dict__
+    wrong.recompile()
+    assert outcome(wrong).word == "silent"
+
+
+def test_a_batch_that_is_run_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(model, batches, **options):
+        for x in batches:
+            model(x)
+        return counted(model, batches, **options)
+
+    counted = alive.census
+    program = next(
+        p
+        for p in (Whole(1, [PLAIN[0], ("state that grows", k), PLAIN[2]], [4]) for k in range(9))
+        if "Buffer" in str(p)
+    )
+    assert outcome(program).word == "right"
+    monkeypatch.setattr(alive, "census", again)
+    assert not judge(program.case()).untouched
+
+
+def test_only_what_a_failure_needs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted_elsewhere(monkeypatch)
+    program = Whole(
+        4, [("images", 1), ("linear", 2), ("gate", 3), ("rows in another order", 4), ("mean", 5)], [4, 3, 2]
+    )
+    found = outcome(program)
+    small = shrunk(program, lambda p: "gate" in p.kinds and outcome(p).word == found.word)
+    assert [name for name, _ in small.choices] == ["table", "gate", "plain"]
+    assert len(small.sizes) == 1
