@@ -178,8 +178,8 @@ def _over_layers(found: Sequence[str]) -> str:
 
 
 def _judge_census(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
+    once = _after_plain_passes(case)
     model, data = _made(case)
-    before = _after_plain_passes(case)
     census, found = None, Found("right")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -187,7 +187,7 @@ def _judge_census(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
             census = alive.census(model, data, keep_points=True, forward=case.forward, **case.options)
         except Exception as error:
             found = _refused(error)
-    changed = [f"census changed {what}" for what in differences(before, snapshot(model))]
+    changed = [f"census changed {what}" for what in differences(once, snapshot(model, data))]
     if census is None:
         return found, changed
     warned = [text for w in said if (text := str(w.message)) not in usual]
@@ -200,11 +200,11 @@ def _judge_census(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
 
 def _after_plain_passes(case: Case) -> dict[str, Any]:
     """The model after one pass over every batch, as a census makes it."""
-    model, batches = fresh(case)
+    model, data = _made(case)
     modes = [module.training for module in model.modules()]
     model.eval()
     with torch.no_grad():
-        for batch in batches:
+        for batch in [data] if isinstance(data, Tensor) else data:
             try:
                 _run(case, model, batch)
             except Exception:  # which a census will meet as well
@@ -212,7 +212,7 @@ def _after_plain_passes(case: Case) -> dict[str, Any]:
     model.train(modes[0])
     for module, mode in zip(model.modules(), modes, strict=True):
         module.training = mode
-    return snapshot(model)
+    return snapshot(model, data)
 
 
 def _has_selections(case: Case) -> bool:
@@ -446,13 +446,13 @@ def _gradient_of(model: nn.Module) -> Tensor:
 
 
 def _judge_penalty(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
-    plain = _step(case, nullcontext)
+    plain, selects = _step(case, nullcontext), _has_selections(case)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         step = _step(
             case,
             lambda model: alive.Jumpstart(
-                model, weight=1.0, mode="UP", aggregate="sumsq", selections=_has_selections(case), **case.options
+                model, weight=1.0, mode="UP", aggregate="sumsq", selections=selects, **case.options
             ),
         )
     warned = [text for w in said if (text := str(w.message)) not in usual]
@@ -488,7 +488,7 @@ def _step(case: Case, attached: Callable[[nn.Module], Any]) -> Step:
             value = penalty.item()
     except Exception as raised:
         error = raised
-    return Step(value, output.detach(), _gradient_of(model), snapshot(model), error)
+    return Step(value, output.detach(), _gradient_of(model), snapshot(model, batches), error)
 
 
 def _different(plain: Step, step: Step) -> list[str]:
@@ -519,11 +519,18 @@ def _explained(measured: Term, found: list[Term], warned: list[str]) -> Found:
 
 
 def _left(measured: Term, found: list[Term]) -> Iterator[Sequence[Term]]:
-    """Which terms may be those that were measured: the best fit first, then, where they are few, any."""
+    """Which terms may be those that were measured: the best fit first, with those of which it is least sure in and out;
+    then, where they are few, any.
+    """
     if found:
         columns = torch.stack([_as_vector(term) for term in found], 1)
         shares = torch.linalg.lstsq(columns, _as_vector(measured)[:, None], driver="gelsd").solution[:, 0]
-        yield [term for term, share in zip(found, shares.tolist(), strict=True) if share > 0.5]
+        doubt = (shares - shares.clamp(0, 1).round()).abs()
+        unsure = set(doubt.argsort(descending=True)[:8].tolist())
+        sure = [term for i, term in enumerate(found) if shares[i] > 0.5 and i not in unsure]
+        yield [term for i, term in enumerate(found) if shares[i] > 0.5]
+        for number in range(len(unsure) + 1):
+            yield from ([*sure, *(found[i] for i in some)] for some in itertools.combinations(sorted(unsure), number))
     for number in range(len(found)) if len(found) <= 12 else ():
         yield from itertools.combinations(found, number)
 
@@ -544,8 +551,8 @@ def _is_sum(measured: Term, found: Sequence[Term]) -> bool:
 # The model afterwards
 
 
-def snapshot(model: nn.Module) -> dict[str, Any]:
-    """All of a model that nobody may change: values, gradients, modes and hooks."""
+def snapshot(model: nn.Module, data: Any = ()) -> dict[str, Any]:
+    """All that nobody may change: a model's values, gradients, modes, hooks and attributes, and its batches."""
     seen: dict[str, Any] = {"grad mode": torch.is_grad_enabled(), "generator": torch.get_rng_state()}
     for name, p in model.named_parameters(remove_duplicate=False):
         seen[f"value of {name}"] = p.detach().clone()
@@ -559,6 +566,8 @@ def snapshot(model: nn.Module) -> dict[str, Any]:
         seen |= {f"attribute {key} of {name}": _kept(value) for key, value in own.items()}
         hooks = {key: value for key, value in vars(module).items() if "hook" in key and isinstance(value, dict)}
         seen |= {f"{key} of {name}": len(value) for key, value in hooks.items()}
+    given = [x for x in tree_leaves(data) if isinstance(x, Tensor) and x.layout == torch.strided]
+    seen |= {f"tensor {i} of the batches": _kept(x) for i, x in enumerate(given)}
     return seen
 
 
@@ -568,6 +577,8 @@ def _kept(value: Any) -> Any:
         return value.detach().clone()
     if isinstance(value, torch.Generator):
         return value.get_state()
+    if isinstance(value, list | tuple | dict):
+        return [_kept(x) for x in tree_leaves(value)]
     return value if isinstance(value, int | float | str) else type(value)
 
 
@@ -580,4 +591,6 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         a, b = (t.to_dense() if t.layout != torch.strided else t for t in (a, b))
         return a.shape == b.shape and torch.allclose(a.float(), b.float(), rtol=1e-5, atol=1e-6, equal_nan=True)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
     return type(a) is type(b) and a == b
