@@ -61,6 +61,7 @@ class Case:
     options  keywords of both census and Jumpstart, such as point_axis
     needs    a package without which the case cannot run
     others   other layouts that are as right, where units or points can be read in more than one way
+    stepwise every batch is a step of training of its own; else the penalty is taken once, over all
     """
 
     name: str
@@ -71,6 +72,7 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     needs: str = ""
     others: tuple[Callable[[nn.Module, Any], list[Layer]], ...] = ()
+    stepwise: bool = False
 
 
 CASES: list[Case] = []

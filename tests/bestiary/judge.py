@@ -461,37 +461,56 @@ def _judge_penalty(case: Case, usual: set[str]) -> tuple[Found, list[str]]:
     changed = [f"the penalty changed {key}" for key in _different(plain, step)]
     if not torch.allclose(step.output, plain.output, rtol=1e-4, atol=1e-5):
         changed.append("the penalty changed the output")
-    measured = Term("measured", step.penalty, step.gradient - plain.gradient)
-    return _best(_explained(measured, _penalty_terms(case, truth), warned) for truth in _readings(case)), changed
+    measured = [
+        Term("measured", value, gradient - without)
+        for value, gradient, without in zip(step.penalties, step.gradients, plain.gradients, strict=True)
+    ]
+    found = (
+        [_explained(*pair, warned) for pair in zip(measured, _penalty_terms(case, truth), strict=True)]
+        for truth in _readings(case)
+    )
+    return _best(max(of_steps, key=lambda one: RANK[one.verdict]) for of_steps in found), changed
 
 
-class Step(NamedTuple):
-    """One step of training: what came out, and the model afterwards."""
+class Steps(NamedTuple):
+    """Training: what came out of each step, and the model afterwards."""
 
-    penalty: float
+    penalties: list[float]
+    gradients: list[Tensor]
     output: Tensor
-    gradient: Tensor
     after: dict[str, Any]
     error: Exception | None = None
 
 
-def _step(case: Case, attached: Callable[[nn.Module], Any]) -> Step:
+def _groups(case: Case, batches: list[Any]) -> list[list[Any]]:
+    """The batches of every step."""
+    return [[batch] for batch in batches] if case.stepwise else [batches]
+
+
+def _step(case: Case, attached: Callable[[nn.Module], Any]) -> Steps:
     model, batches = fresh(case)
     model.train()
-    penalty, output, error, value = torch.zeros(()), torch.zeros(()), None, 0.0
+    outputs: list[Tensor] = []
+    values: list[float] = []
+    gradients: list[Tensor] = []
+    error = None
     try:
         with attached(model) as keep:
-            output = sum((_total(_run(case, model, batch)) for batch in batches), output)
-            penalty = penalty if keep is None or keep is model else keep.penalty()
-            if (total := penalty + output).requires_grad:
-                total.backward()
-            value = penalty.item()
+            for group in _groups(case, batches):
+                outputs.append(sum((_total(_run(case, model, batch)) for batch in group), torch.zeros(())))
+                penalty = torch.zeros(()) if keep is None or keep is model else keep.penalty()
+                if (total := penalty + outputs[-1]).requires_grad:
+                    total.backward()
+                values.append(penalty.item())
+                gradients.append(_gradient_of(model))
     except Exception as raised:
         error = raised
-    return Step(value, output.detach(), _gradient_of(model), snapshot(model, batches), error)
+        model.zero_grad()
+    output = torch.stack(outputs).detach() if outputs else torch.zeros(0)
+    return Steps(values, gradients, output, snapshot(model, batches), error)
 
 
-def _different(plain: Step, step: Step) -> list[str]:
+def _different(plain: Steps, step: Steps) -> list[str]:
     return differences(plain.after, step.after)
 
 
@@ -501,10 +520,12 @@ def _total(output: Any) -> Tensor:
     return sum((x.float().sin().sum() for x in floats), torch.zeros(()))
 
 
-def _penalty_terms(case: Case, truth: Callable[..., list[Layer]]) -> list[Term]:
+def _penalty_terms(case: Case, truth: Callable[..., list[Layer]]) -> list[list[Term]]:
+    """The terms of every step."""
     model, batches = fresh(case)
     model.train()
-    return [term for batch in batches for term in terms(model, truth(model, batch))]
+    groups = _groups(case, batches)
+    return [[term for batch in group for term in terms(model, truth(model, batch))] for group in groups]
 
 
 def _explained(measured: Term, found: list[Term], warned: list[str]) -> Found:

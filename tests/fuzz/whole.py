@@ -61,15 +61,15 @@ def smaller(program: Whole) -> Iterable[Whole]:
     """Programs of one idea less, of one batch less, or with the plainest opening and ending."""
     choices, sizes = program.choices, program.sizes
     for number in range(1, len(choices) - 1):
-        yield Whole(program.seed, [*choices[:number], *choices[number + 1 :]], sizes)
+        yield program.but([*choices[:number], *choices[number + 1 :]])
     for number in range(len(sizes) if len(sizes) > 1 else 0):
-        yield Whole(program.seed, choices, [*sizes[:number], *sizes[number + 1 :]])
+        yield program.but(choices, [*sizes[:number], *sizes[number + 1 :]])
     if choices[0][0] != "table":
-        yield Whole(program.seed, [("table", 1), *choices[1:]], sizes)
+        yield program.but([("table", 1), *choices[1:]])
     if choices[-1][0] != "plain":
-        yield Whole(program.seed, [*choices[:-1], ("plain", 1)], sizes)
+        yield program.but([*choices[:-1], ("plain", 1)])
     if len(set(sizes)) > 1:
-        yield Whole(program.seed, choices, [max(sizes)] * len(sizes))
+        yield program.but(choices, [max(sizes)] * len(sizes))
 
 
 def shrunk(program: Whole, fails: Callable[[Whole], bool]) -> Whole:

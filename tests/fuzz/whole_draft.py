@@ -36,7 +36,7 @@ NAMES = {"torch": torch, "nn": nn, "F": F, "checkpoint": checkpoint, "ThreadPool
 class Draft:
     """A program that is being written: h [rows, features] goes from idea to idea."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, without: Collection[str] = ()) -> None:
         self.chance = random.Random(seed)
         self.lines: list[str] = []
         self.parts: dict[str, str] = {}
@@ -48,6 +48,7 @@ class Draft:
         self.depth = 0
         self.style = self.one_of(("mixed", "mixed", "module", "functional"))
         self.written: list[str] = []
+        self.without = frozenset(without)
         self._count = 0
 
     def write(self, entry: Entry) -> None:
@@ -183,7 +184,7 @@ def fits(entry: Entry, draft: Draft, *, still: bool = False) -> bool:
 
 def drawn(draft: Draft, *, still: bool = False) -> Entry:
     """An idea that fits."""
-    entries = [entry for entry in IDEAS.values() if fits(entry, draft, still=still)]
+    entries = [entry for entry in IDEAS.values() if fits(entry, draft, still=still) and entry.name not in draft.without]
     return draft.chance.choices(entries, [entry.share for entry in entries])[0]
 
 
@@ -193,11 +194,17 @@ Choice = tuple[str, int]
 class Whole:
     """A program: its choices, its source, and the class that is made of it."""
 
-    def __init__(self, seed: int, choices: Sequence[Choice], sizes: Sequence[int]) -> None:
-        self.seed, self.choices, self.sizes = seed, list(choices), list(sizes)
-        self.draft = _written(seed, choices)
+    def __init__(
+        self, seed: int, choices: Sequence[Choice], sizes: Sequence[int], without: Collection[str] = ()
+    ) -> None:
+        self.seed, self.choices, self.sizes, self.without = seed, list(choices), list(sizes), without
+        self.draft = _written(Draft(seed, without), choices)
         self.kinds = list(dict.fromkeys(self.draft.written))
         self.recompile()
+
+    def but(self, choices: Sequence[Choice], sizes: Sequence[int] | None = None) -> Whole:
+        """Another program of these choices, or batches of these sizes."""
+        return Whole(self.seed, choices, self.sizes if sizes is None else sizes, self.without)
 
     def recompile(self) -> None:
         """Make the classes from the source, as it is now."""
@@ -250,7 +257,7 @@ class Whole:
         again = [[layer.name for layer in self.truth(model, batch, ways[0])] for batch in batches]
         joins = (False, True) if any(len(set(one)) < len(one) for one in again) else (False,)
         first, *others = [partial(self.truth, how=how, joined=joined) for how in ways[:16] for joined in joins]
-        return Case(f"program {self.seed}", "whole", self.make, first, others=tuple(others))
+        return Case(f"program {self.seed}", "whole", self.make, first, others=tuple(others), stepwise=True)
 
     def __str__(self) -> str:
         given = ", ".join(f"{name}={source}" for name, source in {"x": self.draft.x, **self.draft.inputs}.items())
@@ -267,9 +274,8 @@ def _compiled(source: str, name: str) -> type[nn.Module]:
     return space[name]
 
 
-def _written(seed: int, choices: Sequence[Choice]) -> Draft:
+def _written(draft: Draft, choices: Sequence[Choice]) -> Draft:
     """The program of these choices: an opening, ideas and an ending, each with a seed of its own."""
-    draft = Draft(seed)
     for number, (name, own) in enumerate(choices):
         draft.chance = random.Random(own)
         table = OPENINGS if number == 0 else ENDINGS if number == len(choices) - 1 else IDEAS
@@ -294,17 +300,17 @@ def random_whole(seed: int, without: Collection[str] = ()) -> Whole:
         return chance.choices(entries, [entry.share for entry in entries])[0].name, chance.randrange(10**9)
 
     choices = [one_of(OPENINGS), *(one_of(IDEAS) for _ in range(chance.randint(1, 4))), one_of(ENDINGS)]
-    return valid(Whole(seed, choices, sizes))
+    return valid(Whole(seed, choices, sizes, without))
 
 
 def valid(program: Whole) -> Whole:
     """The program without the ideas with which it does not run, alone, in either mode."""
     while not runs(program) and len(program.choices) > 2:
         for number in reversed(range(1, len(program.choices) - 1)):
-            shorter = Whole(program.seed, [*program.choices[:number], *program.choices[number + 1 :]], program.sizes)
+            shorter = program.but([*program.choices[:number], *program.choices[number + 1 :]])
             if runs(shorter):
                 return shorter
-        program = Whole(program.seed, [program.choices[0], *program.choices[2:]], program.sizes)
+        program = program.but([program.choices[0], *program.choices[2:]])
     return program
 
 
@@ -322,6 +328,9 @@ def _is_fine(program: Whole, mode: bool) -> bool:
     torch.manual_seed(1)
     model, batches = program.make()
     model.train(mode)
-    found = [model(batch) if isinstance(batch, torch.Tensor) else model(**batch) for batch in batches]
-    sum(out.sum() for out in found).backward()
-    return all(out.numel() and bool((out.abs() < 20.0).all()) for out in found)
+    for batch in batches:
+        out = model(batch) if isinstance(batch, torch.Tensor) else model(**batch)
+        out.sum().backward()
+        if not out.numel() or not bool((out.abs() < 20.0).all()):
+            return False
+    return True

@@ -97,7 +97,9 @@ def _sequence(d: Draft) -> tuple[str, int]:
     c = d.width()
     if not d.moved and d.maybe(0.4):
         t = d.one_of(("2", "3", "n", "2 + i % 2"))
-        return d.input("y", f"leaning(n, {t}, {c})"), c
+        y, a = d.input("y", f"leaning(n, {t}, {c})"), d.part("a", f"dense({d.f}, {c})")
+        d.do(f"{y} = {y} + {a}(h)[:, None]")
+        return y, c
     t = d.one_of((2, 3))
     d.do(f"q = {d.part('t', f'dense({d.f}, {t * c})')}(h).view(len(h), {t}, {c})")
     return "q", c
