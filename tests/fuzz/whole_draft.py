@@ -130,11 +130,33 @@ class Draft:
             )
         )
 
+    def activation(self) -> tuple[str, dict[str, float]]:
+        """h = relu(z), or what is like it, and where that begins and ends to pass a signal."""
+        if self.maybe(0.85):
+            return f"h = {self.relu()}", {}
+        return self.one_of(
+            (
+                ("h = F.relu6(z)", {"ceiling": 6.0}),
+                ("h = z.clamp(0, 1)", {"ceiling": 1.0}),
+                ("h = F.hardtanh(z)", {"cutoff": -1.0, "ceiling": 1.0}),
+                ("h = F.leaky_relu(z, 0.1)", {}),
+                ("h = F.silu(z)", {}),
+                ("h = F.gelu(z)", {}),
+                ("h = (z + z.abs()) / 2", {}),
+                ("h = z - z.clamp(max=0)", {}),
+                ("h = torch.zeros_like(z); h[z > 0] = z[z > 0]", {}),
+                ("h = z.clone(); h[z < 0] = 0.0", {}),
+                ("h = z.relu_()", {}),
+                ("h = -torch.minimum(-z, torch.zeros_like(z))", {}),
+            )
+        )
+
     def layer(self, expression: str, width: int, p: str = "p", what: str = "", **more: Any) -> None:
         """z, what is true of it, and h = relu(z), of a new width."""
+        activation, ends = self.activation()
         self.do(f"z = {expression}")
-        self.see("z", p, what, **more)
-        self.do(f"h = {self.relu()}")
+        self.see("z", p, what, **more, **ends)
+        self.do(activation)
         self.f = width
 
 
@@ -330,7 +352,8 @@ def _is_fine(program: Whole, mode: bool) -> bool:
     model.train(mode)
     for batch in batches:
         out = model(batch) if isinstance(batch, torch.Tensor) else model(**batch)
-        out.sum().backward()
+        if out.requires_grad:
+            out.sum().backward()
         if not out.numel() or not bool((out.abs() < 20.0).all()):
             return False
     return True
