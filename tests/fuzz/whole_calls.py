@@ -71,12 +71,12 @@ def table(d: Draft) -> None:
 
 @idea("a hypernetwork")
 def hyper(d: Draft) -> None:
-    """Weights that a layer makes for the whole batch."""
+    """Weights that a layer makes for the whole batch: one layer, or one for each of its inputs."""
     c, f = d.width(), d.f
     g, t, b = d.part("g", f"dense(2, {f * c})"), d.part("e", "nn.Embedding(3, 2)"), d.part("b", f"bias({c})")
     k = d.one_of(("0", "len(h) % 3", "int(h.sum() > 0)"))
-    d.do(f"w = {g}({t}(torch.tensor({k}))).view({f}, {c})")
-    d.layer(f"h @ w + {b}", c)
+    d.do(f"k = {k}", f"w = {g}({t}(torch.tensor(k))).view({f}, {c})")
+    d.layer(f"h @ w + {b}", c, what=f"{{k if {d.reading('hyper', False, True)} else ''}}")
 
 
 @idea("noise made in forward")
