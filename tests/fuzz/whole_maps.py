@@ -160,12 +160,12 @@ def maxout(d: Draft) -> None:
 
 @idea("pairs of points", 1.0, whole=True, outer=True)
 def pairs(d: Draft) -> None:
-    """Differences of all pairs, [N, N, F]: nobody's; then each row's sum, which is read either way."""
+    """Differences of all pairs, [N, N, F]: nobody's, if there are two; then each row's sum, which is read either way."""
     c = d.width()
     a, b = d.part("a", f"dense({d.f}, {c})"), d.part("b", f"dense({c}, {c})")
     r = d.reading("pair", True, False)
     d.do(f"z = {a}(h[:, None] - h)")
-    d.see(p="torch.full((len(h), 1, 1), -1)")
-    d.do(f"h = {d.relu()}.mean(1)", f"~p = p if {r} else torch.full_like(p, -1)")
+    d.see(p="torch.full((len(h), 1, 1), -1 if len(h) > 1 else int(p))")
+    d.do(f"h = {d.relu()}.mean(1)", f"~p = p if {r} or len(h) == 1 else torch.full_like(p, -1)")
     d.f, d.moved = c, True
     d.layer(f"{b}(h)", c)
