@@ -182,7 +182,7 @@ def bank(d: Draft) -> None:
     d.do(f"{m} = torch.cat([{m}, q.detach()])[-{size}:]")
 
 
-@idea("a second input of the batch", whole=True)
+@idea("a second input of the batch", whole=True, beside=True)
 def second(d: Draft) -> None:
     c, e = d.width(), d.width()
     y, a = d.input("y", f"leaning(n, {e})"), d.part("a", f"dense({d.f + e}, {c})")
@@ -192,7 +192,7 @@ def second(d: Draft) -> None:
 COUNTS = ("n", "n", "4", "n + 1", "3 + i % 2")  # the first axis of an input that is no batch: now and then that of x
 
 
-@idea("memory slots", 1.5)
+@idea("memory slots", 1.5, beside=True)
 def slots(d: Draft) -> None:
     c = d.width()
     m, a = d.input("slots", f"torch.randn({d.one_of(COUNTS)}, {d.f})"), d.part("a", f"dense({d.f}, {c})")
@@ -208,7 +208,7 @@ def slots(d: Draft) -> None:
         d.layer(f"{a}(h + {m}[torch.arange(len(h)) % len({m})])", c)
 
 
-@idea("a support set", 1.0)
+@idea("a support set", 1.0, beside=True)
 def support(d: Draft) -> None:
     """Prototypes: a layer on what is no batch, which has no points of ours."""
     c = d.width()
@@ -217,7 +217,7 @@ def support(d: Draft) -> None:
     d.do(f"z = {a}({m}).tanh()", "h = h + (h @ z.t()).softmax(-1) @ z")
 
 
-@idea("edges", 1.5, whole=True, outer=True)
+@idea("edges", 1.5, whole=True, outer=True, beside=True)
 def edges(d: Draft) -> None:
     """Messages in a graph: the node is the point, or, where several meet, nobody."""
     count = d.one_of(("n", "n", "2 * n", "n + 1"))
@@ -234,7 +234,7 @@ def edges(d: Draft) -> None:
     d.layer(f"{b}(h)", c)
 
 
-@idea("a time grid")
+@idea("a time grid", beside=True)
 def grid(d: Draft) -> None:
     c, e = d.width(), d.one_of((2, 3))
     t = d.input("grid", f"torch.linspace(0, 1, {d.one_of(COUNTS)})")
@@ -258,7 +258,7 @@ def grid(d: Draft) -> None:
             d.do(f"h = h + 0.3 * {d.relu()}")
 
 
-@idea("time by batch, as long as it", whole=True)
+@idea("time by batch, as long as it", whole=True, beside=True)
 def time_first(d: Draft) -> None:
     """[T, N, C] of which a sum over all is taken: nobody's, whichever axis holds the points."""
     c, o = d.width(), d.width()

@@ -43,6 +43,7 @@ class Draft:
         self.inputs: dict[str, str] = {}
         self.readings: dict[str, tuple[Any, ...]] = {}
         self.x = ""
+        self.point_axis = 0
         self.f = 0
         self.moved = False  # whether the rows of h are no more those of the batch
         self.depth = 0
@@ -170,6 +171,7 @@ class Entry:
     moves  it changes which rows there are, so it cannot be beside another
     whole  it needs the rows of the batch as they came
     outer  it cannot be written below an `if` or a `for`
+    beside it brings tensors beside x, with their points first
     """
 
     name: str
@@ -178,6 +180,7 @@ class Entry:
     moves: bool
     whole: bool
     outer: bool
+    beside: bool
 
 
 IDEAS: dict[str, Entry] = {}
@@ -191,7 +194,7 @@ def idea(
     """Enter an idea: decorates the function that writes it; the rest are fields of Entry."""
 
     def enter(write: Idea) -> Idea:
-        where = {"moves": False, "whole": False, "outer": False} | fitting
+        where = {"moves": False, "whole": False, "outer": False, "beside": False} | fitting
         (IDEAS if among is None else among)[name] = Entry(name, write, share, **where)
         return write
 
@@ -201,6 +204,8 @@ def idea(
 def fits(entry: Entry, draft: Draft, *, still: bool = False) -> bool:
     """Whether an idea can be written now; `still`: where no rows may move."""
     below = still or draft.depth > 0
+    if entry.beside and draft.point_axis:
+        return False
     return not ((entry.whole and draft.moved) or (entry.moves and below) or (entry.outer and draft.depth))
 
 
@@ -278,8 +283,11 @@ class Whole:
         model, batches = self.make()
         again = [[layer.name for layer in self.truth(model, batch, ways[0])] for batch in batches]
         joins = (False, True) if any(len(set(one)) < len(one) for one in again) else (False,)
+        options = {"point_axis": self.draft.point_axis} if self.draft.point_axis else {}
         first, *others = [partial(self.truth, how=how, joined=joined) for how in ways[:16] for joined in joins]
-        return Case(f"program {self.seed}", "whole", self.make, first, others=tuple(others), stepwise=True)
+        return Case(
+            f"program {self.seed}", "whole", self.make, first, others=tuple(others), options=options, stepwise=True
+        )
 
     def __str__(self) -> str:
         given = ", ".join(f"{name}={source}" for name, source in {"x": self.draft.x, **self.draft.inputs}.items())

@@ -68,6 +68,18 @@ def sequences(d: Draft) -> None:
     d.do(d.one_of(("h = h.mean(1)", "h = h[:, -1]", "h = h.amax(1)")))
 
 
+@idea("time first", 0.7, among=OPENINGS)
+def time_first(d: Draft) -> None:
+    """[T, N, C], with point_axis=1."""
+    d.f, d.point_axis, d.moved = d.width(2), 1, True
+    d.x = f"leaning(n, {d.one_of(('3', 'n', '2 + i % 3'))}, {d.f}).transpose(0, 1)"
+    c = d.width(2)
+    d.do("~p = torch.arange(x.shape[1])", f"z = {d.part('a', f'dense({d.f}, {c})')}(x)")
+    d.see(points=1)
+    d.do(f"h = {d.relu()}", d.one_of(("h = h.mean(0)", "h = h[-1]")))
+    d.f = c
+
+
 @idea("tokens", among=OPENINGS)
 def tokens(d: Draft) -> None:
     d.f = d.width(2)

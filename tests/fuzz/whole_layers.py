@@ -104,6 +104,41 @@ def normalised(d: Draft) -> None:
     d.layer(f"{a}(h)", c)
 
 
+@idea("noisy weights")
+def noisy(d: Draft) -> None:
+    """Weights that are drawn anew, or masked, in every pass; a teacher that follows slowly."""
+    c = d.width()
+    w, b = d.part("w", f"weight({d.f}, {c})"), d.part("b", f"bias({c})")
+    kind = d.one_of(("noise", "spread", "dropped", "teacher", "cosine"))
+    if kind == "noise":
+        d.layer(f"h @ ({w} + 0.1 * torch.randn_like({w})) + {b}", c)
+    elif kind == "spread":
+        v = d.part("v", f"nn.Parameter(torch.full(({d.f}, {c}), -2.0))")
+        d.layer(f"h @ torch.normal({w}, {v}.exp()) + {b}", c) if d.maybe(0.3) else d.layer(
+            f"h @ ({w} + {v}.exp() * torch.randn({d.f}, {c})) + {b}", c
+        )
+    elif kind == "dropped":
+        d.layer(f"h @ F.dropout({w}, 0.3) + {b}", c)
+    elif kind == "cosine":
+        d.layer(f"F.normalize(h, dim=1) @ F.normalize({w}, dim=0) + {b}", c)
+    else:
+        t = d.part("t", f"nn.Buffer(weight({d.f}, {c}).detach())")
+        d.do(f"{t}.lerp_({w}.detach(), 0.5)", f"u = (h @ {t}).detach()")
+        d.layer(f"h @ {w} + 0.3 * u + {b}", c)
+
+
+@idea("modulated", beside=True, whole=True)
+def modulated(d: Draft) -> None:
+    """Scales and shifts from a second input of the batch, or from the data."""
+    c = d.width()
+    a, g, b = d.part("a", f"dense({d.f}, {c})"), d.part("g", f"dense(2, {c})"), d.part("b", f"dense(2, {c})")
+    y = d.input("y", "leaning(n, 2)")
+    d.layer(
+        d.one_of((f"{a}(h) * (1 + {g}({y})) + {b}({y})", f"{a}(h) * {g}({y}).sigmoid()", f"{a}(h) + {b}({y}).tanh()")),
+        c,
+    )
+
+
 @idea("low rank")
 def low_rank(d: Draft) -> None:
     c, r = d.width(2), d.one_of((1, 2))

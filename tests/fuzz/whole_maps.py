@@ -160,7 +160,7 @@ def maxout(d: Draft) -> None:
 
 @idea("pairs of points", 1.0, whole=True, outer=True)
 def pairs(d: Draft) -> None:
-    """Differences of all pairs, [N, N, F]: nobody's, if there are two; then each row's sum, which is read either way."""
+    """Differences of all pairs, [N, N, F]: nobody's, of two; then the sum of each row, read either way."""
     c = d.width()
     a, b = d.part("a", f"dense({d.f}, {c})"), d.part("b", f"dense({c}, {c})")
     r = d.reading("pair", True, False)
