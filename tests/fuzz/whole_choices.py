@@ -219,17 +219,20 @@ def support(d: Draft) -> None:
 
 @idea("edges", 1.5, whole=True, outer=True, beside=True)
 def edges(d: Draft) -> None:
-    """Messages in a graph: the node is the point, or, where several meet, nobody."""
+    """Messages in a graph: where they meet, the node is the point, or he whose messages alone meet there, or nobody."""
     count = d.one_of(("n", "n", "2 * n", "n + 1"))
     axis = d.one_of(("[2, E]", "[E, 2]"))
     e = d.input("edges", f"edges_of(n, {count})" + (".t()" if axis == "[E, 2]" else ""))
     d.do(f"src, dst = {e}" if axis == "[2, E]" else f"src, dst = {e}.unbind(1)")
     c = d.width()
     a, b = d.part("a", f"dense({d.f}, {c})"), d.part("b", f"dense({c}, {c})")
-    r = d.reading("node", True, False)
+    r = d.reading("node", "node", "met", "nobody")
     d.do(f"z = {a}(h[src])")
     d.see(p="p[src]")
-    d.do(f"h = h.new_zeros(len(h), {c}).index_add(0, dst, {d.relu()})", f"~p = p if {r} else torch.full_like(p, -1)")
+    d.do(
+        f"h = h.new_zeros(len(h), {c}).index_add(0, dst, {d.relu()})",
+        f"~p = p if {r} == 'node' else met(p, src, dst) if {r} == 'met' else torch.full_like(p, -1)",
+    )
     d.f, d.moved = c, True
     d.layer(f"{b}(h)", c)
 

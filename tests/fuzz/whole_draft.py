@@ -143,12 +143,7 @@ class Draft:
                 ("h = F.leaky_relu(z, 0.1)", {}),
                 ("h = F.silu(z)", {}),
                 ("h = F.gelu(z)", {}),
-                ("h = (z + z.abs()) / 2", {}),
-                ("h = z - z.clamp(max=0)", {}),
-                ("h = torch.zeros_like(z); h[z > 0] = z[z > 0]", {}),
-                ("h = z.clone(); h[z < 0] = 0.0", {}),
                 ("h = z.relu_()", {}),
-                ("h = -torch.minimum(-z, torch.zeros_like(z))", {}),
             )
         )
 

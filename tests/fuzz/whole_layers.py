@@ -366,9 +366,6 @@ def columns(d: Draft) -> None:
         d.do(f"q = torch.randperm({c})", "z = z[:, q]")
     elif kind == "rolled":
         d.do("z = z.roll(len(h), 1)", f"~q = torch.arange({c}).roll(len(h))")
-    elif kind == "by data":
-        d.do("q = h.detach().sum(1).argsort()[:1] % 2 + torch.arange(2)", "z = z[:, q]")
-        c = 2
     elif kind == "chosen":
         d.do(f"q = torch.randperm({c})[:3].sort().values", "z = z.index_select(1, q)")
         c = 3
@@ -377,6 +374,51 @@ def columns(d: Draft) -> None:
         c -= 1
     d.see(unit="q")
     d.do(f"h = {d.relu()}")
+    d.f = c
+
+
+@idea("columns by data")
+def by_data(d: Draft) -> None:
+    """Units of a layer that numbers of the data choose, the same for all points."""
+    c = d.one_of((4, 5))
+    a = d.part("a", f"dense({d.f}, {c})")
+    ways = (
+        "h.detach().sum(1).argsort()[:1] % 2 + torch.arange(2)",
+        "h.detach().mean(0).argsort()[:2] % 3",
+        "(h.detach().sum() > 0).long() + torch.arange(3)",
+        "torch.tensor([int(h.sum() > 0), 3])",
+        "z.detach().amax(0).argsort()[1:]",
+    )
+    d.do(f"z = {a}(h)", f"q = {d.one_of(ways)}", "z = z[:, q]")
+    d.see(unit="q")
+    d.do(f"h = {d.relu()}.sum(1, keepdim=True)")
+    d.f = 1
+
+
+@idea("a ReLU in other words")
+def spelled(d: Draft) -> None:
+    c = d.width()
+    a = d.part("a", f"dense({d.f}, {c})")
+    d.do(f"z = {a}(h)")
+    d.see()
+    d.do(
+        *d.one_of(
+            (
+                ("h = (z + z.abs()) / 2",),
+                ("h = z - z.clamp(max=0)",),
+                ("h = torch.zeros_like(z)", "h[z > 0] = z[z > 0]"),
+                ("h = z.clone()", "h[z < 0] = 0.0"),
+                ("h = -torch.minimum(-z, torch.zeros_like(z))",),
+                ("h = z.abs().add_(z).mul_(0.5)",),
+                ("h = z * torch.heaviside(z, torch.zeros(()))",),
+                ("h = torch.fmax(z, torch.zeros(()))",),
+                ("h = torch.stack([z, torch.zeros_like(z)]).amax(0)",),
+                ("h = z * (z.sign() + 1) / 2",),
+                ("mask = z > 0", "h = torch.zeros_like(z).masked_scatter(mask, z[mask])"),
+                ("h = z.where(z > 0, torch.zeros(()))",),
+            )
+        )
+    )
     d.f = c
 
 

@@ -70,6 +70,12 @@ def edges_of(n: int, count: int) -> Tensor:
     return torch.stack([source, (source + 1 + torch.randint(max(1, n - 1), (count,))) % n])
 
 
+def met(p: Tensor, src: Tensor, dst: Tensor) -> Tensor:
+    """The point of what is added up at every node: the only one whose messages meet there, or nobody."""
+    there = [set(p[src[dst == node]].tolist()) for node in range(len(p))]
+    return torch.tensor([one.pop() if len(one) == 1 else -1 for one in there])
+
+
 def seen(z: Tensor, p: Tensor, name: str, points: int = 0, units: int = -1, **more: Any) -> None:
     """Write down what the next activation sees: the point of every row along an axis, the units along another."""
     if p.ndim == 1:
