@@ -345,17 +345,21 @@ def _layer_fits(found: Any, layer: Truth, is_old: bool) -> str:
     if is_old and not sum(found.points):
         points = "told" if layer.points else "right"  # the old way to say so
     else:
-        points = _tally_fits(found.points, Counter(layer.states(layer.points).values()))
+        points = _tally_fits(found.points, Counter(layer.states(layer.points).values()), may_be_more=True)
     return max((units, points), key=RANK.__getitem__) if units and points else ""
 
 
-def _tally_fits(tally: Any, true: Counter[str]) -> str:
-    """right, told (some are unknown, and the others are not too many), or empty."""
+def _tally_fits(tally: Any, true: Counter[str], *, may_be_more: bool = False) -> str:
+    """right, told (some are unknown, and the others are not too many), or empty.
+
+    There may be more points than have entries of their own: those of another batch, whose entries are nobody's.
+    """
     unknown = getattr(tally, "unknown", 0)
     counts = [getattr(tally, name) for name in STATES]
     if not unknown:
         return "right" if counts == [true[name] for name in STATES] else ""
-    complete = not sum(counts) or sum(counts) + unknown == true.total()
+    known = sum(counts)
+    complete = not known or known + unknown == true.total() or (may_be_more and known + unknown > true.total())
     return "told" if complete and all(n <= true[name] for n, name in zip(counts, STATES, strict=True)) else ""
 
 
