@@ -281,7 +281,8 @@ def _compared(census: Any, layers: list[Truth], warned: list[str]) -> Found:
     pairs = _matched(fits)
     missing = [layer for j, layer in enumerate(layers) if j not in pairs.values()]
     found = [_found_layer(one, fits[i][pairs[i]] if i in pairs else "") for i, one in enumerate(census.layers)]
-    found += [_not_found(layer, is_told=len(missing) <= len(told)) for layer in missing]
+    enough = len(missing) <= len(told) or any("in a thread" in text for text in told)  # in which there may be several
+    found += [_not_found(layer, is_told=enough) for layer in missing]
     found += [_over_all(census, layers, missing if told else []), *(Found("told", text) for text in told)]
     if all(one.verdict == "right" for one in found):
         found.append(_deaths(census, layers, pairs))
