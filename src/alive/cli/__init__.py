@@ -84,6 +84,8 @@ def main() -> None:
         raise
     except OSError as error:
         full = "cannot write the output: " if error.errno in FULL else ""
+        if full and error.filename is None:
+            _drop_output()
         place = full if error.filename is None else f"{error.filename}: "
         fail(f"{place}{error.strerror or error}.", 2)
     raise SystemExit(code or 0)
@@ -137,8 +139,14 @@ def _nearest(error: Any) -> str:
 
 def _read_no_more() -> NoReturn:
     """The reader of our output is gone, as after `| head`: end quietly, with the exit code of a closed pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop_output()
     raise SystemExit(141)
+
+
+def _drop_output() -> None:
+    """What is still held back goes nowhere; Python would try to write it once more at the end, and say so."""
+    with suppress(OSError):  # where the output is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _version(asked: bool) -> None:
