@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 from paths import with_tests
+from warm import Warm
 
 
 @pytest.fixture
@@ -19,17 +18,9 @@ def begin(tmp_path):
         script = tmp_path / f"go{len(begun)}.py"  # a file, for spawned workers import it again
         script.write_text(code)
         environment = os.environ | {"PYTHONPATH": with_tests(), "OMP_NUM_THREADS": "1"}
-        begun.append(
-            subprocess.Popen(
-                [sys.executable, script, *map(str, args)],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
-            )
-        )  # fmt: skip
+        begun.append(Warm(script, *args, environment=environment))
         return begun[-1]
 
     yield begin
     for process in begun:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        process.close()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 from test_local_run import SECONDS, stored
+from warm import FORKS
 
 from alive.data import digits
 from alive.errors import AliveError
@@ -86,7 +88,7 @@ def test_killed_and_run_again_it_finishes_and_repeats_nothing(tmp_path, start):
     before = stored(path, "key, finished")
     assert 1 <= len(before) < 6
     with Store(path) as store:
-        assert run(cells(), store, threads=2) == 6 - len(before)
+        assert run(cells(), store, threads=1) == 6 - len(before)
     assert set(before) <= set(stored(path, "key, finished"))
     with Store(plain) as store:
         run(cells(), store, threads=1)
@@ -107,6 +109,12 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path, start):
     assert 1 <= len(stored(path)) <= 6
 
 
+@pytest.fixture
+def warm_workers(monkeypatch):
+    """Workers forked from a process that has imported torch, for tests in which they do nothing."""
+    monkeypatch.setattr(nets, "multiprocessing", SimpleNamespace(get_context=lambda kind: FORKS))
+
+
 def _killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -115,6 +123,7 @@ def _no_memory(*_, **__):
     raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
 
+@pytest.mark.usefixtures("warm_workers")
 def test_workers_that_are_killed_end_the_run_with_a_word(tmp_path, monkeypatch):
     monkeypatch.setattr(nets, "_worker", _killed)
     with (
@@ -128,6 +137,7 @@ def _broken(*_):
     os._exit(1)
 
 
+@pytest.mark.usefixtures("warm_workers")
 def test_workers_that_break_end_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(nets, "_worker", _broken)
     with Store(tmp_path / "s.sqlite") as store, pytest.raises(AliveError, match="ended with the error it printed"):
