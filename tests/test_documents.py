@@ -33,7 +33,6 @@ from documents import (
     links,
     walk,
 )
-from test_typed import typed
 
 import alive
 from alive.experiments import EXPERIMENTS
@@ -57,8 +56,12 @@ def test_data_in_the_documents_can_be_read(block):
 
 
 @pytest.mark.parametrize("page", sorted(GO_ON), ids=attrgetter("name"))
-def test_a_page_that_goes_on_says_what_comes_out(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_page_that_goes_on_says_what_comes_out(page, tmp_path, monkeypatch, alive):
+    def command(words: list[str], folder: Path) -> str:
+        code, out, err = alive(*words)
+        assert code in ((0, 1) if "--fail-on" in words else (0,)), err
+        return out
+
     monkeypatch.syspath_prepend(tmp_path)
     said = ""
     for block, out in walk(page, tmp_path, command):
@@ -66,12 +69,6 @@ def test_a_page_that_goes_on_says_what_comes_out(page, tmp_path, monkeypatch):
             assert similar(block.code, said), f"{block.name}:\n{said}"
         else:
             said = out
-
-
-def command(words: list[str], folder: Path) -> str:
-    done = typed(words, folder, "")
-    assert done.returncode in ((0, 1) if "--fail-on" in words else (0,)), done.stderr
-    return done.stdout
 
 
 def similar(written: str, said: str) -> bool:

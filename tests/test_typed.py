@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from documents import Block, blocks_in
 
+from alive.benchmarks import penalty
 from alive.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
@@ -23,10 +25,12 @@ SHORT = {
     "train": ["--epochs", "2"],
     "bench": ["--rounds", "1"],
     "cure": ["--steps", "4", "--seeds", "1"],
+    "preflight": ["--draws", "20"],
 }  # what would take minutes is cut short
 PLUGIN = "pip install examples/alive-plugin"
 STUDIES = ("one-setting", "sae", "continual", "drift", "codebook")  # they train for minutes; tested by their parts
 BY_OTHERS = ("pip", "torchrun")  # set-up is tried by hand in a fresh clone, ranks in tests of their own
+OF_THE_SHELL = "--show-completion"  # asks which shell it is typed in
 
 MINE = """
 import torch
@@ -79,11 +83,27 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def answer(alive, monkeypatch, request) -> Callable[[list[str], bool], tuple[int, str, str]]:
+    """What a command answers: in this process, or in a shell where it asks for that or for packages of its own."""
+    monkeypatch.setenv("BROWSER", "true")  # which opens nothing
+    monkeypatch.setattr(penalty, "SIZES", [size for size in penalty.SIZES if "30x16 at batch 64" in size.name])
+
+    def run(words: list[str], plugged: bool) -> tuple[int, str, str]:
+        if plugged or OF_THE_SHELL in words:
+            done = typed(words, Path.cwd(), request.getfixturevalue("plug_in") if plugged else "")
+            return done.returncode, done.stdout, done.stderr
+        sys.modules.pop("mine", None)  # the file may have been written anew
+        return alive(*_cut_short(words))
+
+    return run
+
+
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("block", blocks_in("sh"), ids=attrgetter("name"))
-def test_every_command_does_what_it_says(block: Block, folder: Path, request: pytest.FixtureRequest) -> None:
+def test_every_command_does_what_it_says(block: Block, folder: Path, answer) -> None:
     """The commands of a block are typed one after the other."""
     code = block.code
-    packages = request.getfixturevalue("plug_in") if PLUGIN in code else ""
     for line in code.splitlines():
         words = shlex.split(line, comments=True)
         if words[:1] == ["make"]:
@@ -97,10 +117,10 @@ def test_every_command_does_what_it_says(block: Block, folder: Path, request: py
             break  # what follows reads what it would have stored
         if words[1:3] == ["train", "hf:folder"]:
             (folder / "mine.py").write_text(TOKENS)
-        done = typed(words[1:], folder, packages)
+        returned, out, err = answer(words[1:], PLUGIN in code)
         may_fail = words[1] == "bench" or "--fail-on" in words  # which say by 1 that a limit holds
-        assert done.returncode == 0 or (may_fail and done.returncode == 1), f"{line}\n{done.stdout}\n{done.stderr}"
-        assert "Traceback" not in done.stderr, line
+        assert returned == 0 or (may_fail and returned == 1), f"{line}\n{out}\n{err}"
+        assert "Traceback" not in err, line
         for option, made in (("--html", "report.html"), ("--csv", "log.csv"), ("--checkpoint", "run.safetensors")):
             assert option not in words or (folder / made).stat().st_size > 0, line
 
@@ -113,11 +133,15 @@ def assert_there_is(words: list[str]) -> None:
     assert len(study.cells(options.get("--scale", "quick"), seeds=int(options["--seeds"]))) >= int(options["--seeds"])
 
 
+def _cut_short(words: list[str]) -> list[str]:
+    return ["quick" if word == "paper" else word for word in words] + SHORT.get(words[0], [])
+
+
 def typed(words: list[str], folder: Path, packages: Path | str) -> subprocess.CompletedProcess[str]:
-    words = ["quick" if word == "paper" else word for word in words]
+    """Run a command in a shell, in a process of its own."""
     path = os.pathsep.join(filter(None, [str(packages), os.environ.get("PYTHONPATH", "")]))
     browser = {"BROWSER": "true"}  # which opens nothing
     environment = {**os.environ, **browser, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    line = shlex.join([str(ALIVE), *words, *SHORT.get(words[0], [])])
-    command = ["bash", "-c", f"{line}; exit $?"]  # completion asks which shell it is typed in
+    line = shlex.join([str(ALIVE), *_cut_short(words)])
+    command = ["bash", "-c", f"{line}; exit $?"]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
