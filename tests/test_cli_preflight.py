@@ -59,7 +59,7 @@ def run(*args: object) -> str:
 
 
 def test_fifty_by_four_is_born_dead_and_the_advice_holds():
-    found = json.loads(run("--depth", 50, "--width", 4, "--draws", 600, "--json"))
+    found = json.loads(run("--depth", 50, "--width", 4, "--draws", 300, "--json"))
     assert found["model"] == "50x4"
     assert found["born_dead"]["value"] > 0.9
     expected = point_dead("glorot", [4] * 50)
@@ -80,14 +80,14 @@ def test_fifty_by_four_is_born_dead_and_the_advice_holds():
 
 
 def test_a_width_is_advised_that_is_wide_enough():
-    found = by_size(20, 3, moons(), draws=600)
+    found = by_size(20, 3, moons(), draws=400)
     wider = next(remedy for remedy in found.remedies if remedy.change.startswith("make it wider"))
     depth, width = map(int, wider.change.split(": ")[1].split("x"))
     assert depth == 20
     assert wider.lost.value < RISK + 0.02
-    again = birth(moons().train_x, depth=20, width=width, draws=1500, generator=torch.Generator().manual_seed(1))
+    again = birth(moons().train_x, depth=20, width=width, draws=800, generator=torch.Generator().manual_seed(1))
     assert again.born_dead.value < RISK + 0.03
-    thinner = birth(moons().train_x, depth=20, width=width - 2, draws=1500, generator=torch.Generator().manual_seed(1))
+    thinner = birth(moons().train_x, depth=20, width=width - 2, draws=800, generator=torch.Generator().manual_seed(1))
     assert thinner.born_dead.value > RISK
 
 
@@ -113,7 +113,7 @@ def test_the_table_names_the_numbers_and_the_cures():
 
 
 def test_it_agrees_with_the_census_of_fresh_models():
-    found = by_size(12, 3, moons(), draws=1000)
+    found = by_size(12, 3, moons(), draws=500)
     dead = torch.tensor(
         [
             census(
@@ -211,7 +211,7 @@ def test_a_name_is_no_model():
 @pytest.mark.parametrize(("depth", "init"), [(30, "torch"), (50, "glorot")])
 def test_without_a_signal_no_network_is_fit_to_train(depth, init):
     """Hardly a unit is born dead: points become one, or the gradient is lost; and the closed forms say so too."""
-    found = by_size(depth, 16, moons(), init=init, draws=40)
+    found = by_size(depth, 16, moons(), init=init, draws=15)
     assert found.born_dead.value < RISK
     assert found.lost.value > 0.9
     assert "fit to train" not in found.verdict

@@ -34,10 +34,18 @@ class ManyKinds(Kept):
         return self.c(F.gelu(F.elu(self.b(x))))
 
 
+RULES: list[dict[str, Any]] = [{}, {"conv": "position", "aggregate": "norm", "balance": 0.3}]
+# Each model with each rule, in parts and as a whole; `make slow` tries all that can be combined.
+COMBINED = [
+    pytest.param(name, rule, whole, marks=[] if whole == bool(rule) else pytest.mark.slow)
+    for name in [*MODELS, "many kinds"]
+    for rule in RULES
+    for whole in (False, True)
+]
+
+
 @pytest.mark.twin
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("rule", [{}, {"conv": "position", "aggregate": "norm", "balance": 0.3}], ids=str)
-@pytest.mark.parametrize("name", [*MODELS, "many kinds"])
+@pytest.mark.parametrize(("name", "rule", "whole"), COMBINED)
 def test_batches_of_any_size_give_the_eager_gradients(name: str, rule: dict[str, Any], whole: bool) -> None:
     torch.manual_seed(3)
     make, shape, _ = MODELS.get(name, (ManyKinds, (7, 3), 1))

@@ -101,9 +101,18 @@ X, Z = torch.randn(2, 7, 3, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler's own
-@pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("mode", ["UP", "L"])
-@pytest.mark.parametrize("name", CRITICS)
+@pytest.mark.parametrize(
+    ("name", "mode", "frozen"),
+    [
+        # To compile takes a second or two: each mode once, frozen and not; `make slow` tries the others.
+        pytest.param(
+            name, mode, frozen, marks=pytest.mark.slow if "compiled" in name and frozen == (mode == "UP") else []
+        )
+        for name in CRITICS
+        for mode in ("UP", "L")
+        for frozen in (False, True)
+    ],
+)
 def test_a_generator_trained_through_a_watched_critic_leaves_nothing_behind(name: str, mode: str, frozen: bool) -> None:
     critic, generator = critic_of(name), nn.Linear(3, 3)
     expected = alone(name, X, mode=mode)

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from test_tasks import expect_as_one, shared
 from torch import nn
 
 from alive.data import moons
@@ -64,6 +66,7 @@ def main(folder: Path, what: str) -> None:
         found: dict[str, object] = {**steps(ranks), "any": ranks.any(ranks.rank == 1), "none": ranks.any(False)}
         found["nan"] = str(ranks.mean(float("nan") if ranks.rank else 1.0, own=1, total=2))
         found["seed"] = ranks.seed(7)
+        found["tasks"] = shared(ranks)
         (folder / f"{ranks.rank}.json").write_text(json.dumps(found))
 
 
@@ -75,15 +78,21 @@ def torchrun(folder: Path, what: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.twin
-def test_two_ranks_make_the_steps_of_the_loop(tmp_path: Path) -> None:
-    done = torchrun(tmp_path, "train")
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    done = torchrun(folder, "train")
     assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.twin
+def test_two_ranks_make_the_steps_of_the_loop(trained: list[dict[str, Any]]) -> None:
     net = network()
     with Jumpstart(net, 1e-2, **RULE) as keep:  # type: ignore[arg-type]
         result = train(net, moons(), SETTINGS, keep=keep)
     weights = torch.cat([p.flatten() for p in net.parameters()]).tolist()
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    first, second = trained
     assert first["weights"] == second["weights"]
     for found in (first, second):
         assert found["loss"] == pytest.approx([row.loss for row in result.rows], abs=1e-10)
@@ -92,6 +101,13 @@ def test_two_ranks_make_the_steps_of_the_loop(tmp_path: Path) -> None:
         assert found["weights"] == pytest.approx(weights, abs=1e-10)
         assert (found["any"], found["none"], found["nan"]) == (True, False, "nan")
     assert first["seed"] == 7 != second["seed"]
+
+
+@pytest.mark.twin
+def test_two_ranks_train_every_task_as_one(trained: list[dict[str, Any]]) -> None:
+    first, second = trained
+    assert first["tasks"] == second["tasks"]
+    expect_as_one(first["tasks"])
 
 
 def test_one_rank_that_fails_ends_all(tmp_path: Path) -> None:

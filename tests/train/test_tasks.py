@@ -1,9 +1,5 @@
 """Every kind of target against a plain torch loop and against numpy: regression, several labels, words, one's own."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +17,7 @@ from alive.penalties import Jumpstart
 from alive.train import CsvLogger, Epoch, Settings, TensorBoardLogger, first, progress_bar, task_of, train
 from alive.train.fleet import Member, train_fleet
 from alive.train.losses import LOSSES, binary_cross_entropy, cross_entropy, loss_of, squared_error, tensor_of, unclear
+from alive.train.ranks import Ranks
 from alive.train.scores import Fit
 
 SETTINGS = Settings(epochs=3, batch_size=8, lr=0.02, optimiser="sgd")
@@ -472,38 +469,28 @@ def ranked(kind: str) -> tuple[nn.Module, Data, object]:
     return mlp(2).double(), tensors(x, y, test_x=x[:7], test_y=y[:7]), own
 
 
-def shared(folder: Path) -> None:
-    from alive.train.ranks import joined
-
-    torch.set_num_threads(1)
-    with joined() as ranks:
-        found = {}
-        for kind in ("real", "words", "own"):
-            model, data, loss = ranked(kind)
-            rows = train(model, data, RANKED, loss=loss, ranks=ranks).rows
-            weights = torch.cat([p.flatten() for p in model.parameters()]).tolist()
-            found[kind] = {"rows": [list(row.columns().values()) for row in rows], "weights": weights}
-        (folder / f"{ranks.rank}.json").write_text(json.dumps(found))
+def shared(ranks: Ranks) -> dict[str, dict[str, list]]:
+    """What one of the ranks of test_ranks.py finds in training every task."""
+    found = {}
+    for kind in ("real", "words", "own"):
+        model, data, loss = ranked(kind)
+        rows = train(model, data, RANKED, loss=loss, ranks=ranks).rows
+        weights = torch.cat([p.flatten() for p in model.parameters()]).tolist()
+        found[kind] = {"rows": [list(row.columns().values()) for row in rows], "weights": weights}
+    return found
 
 
-@pytest.mark.twin
-def test_two_ranks_train_every_task_as_one(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(
-        [*command, __file__, str(tmp_path)], env=env, timeout=150, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    first_rank, second_rank = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
-    assert first_rank == second_rank
-    for kind, found in first_rank.items():
+def expect_as_one(found: dict[str, dict[str, list]]) -> None:
+    """The same as one process finds."""
+    assert set(found) == {"real", "words", "own"}
+    for kind, theirs in found.items():
         model, data, loss = ranked(kind)
         rows = train(model, data, RANKED, loss=loss).rows
         assert [row.score for row in rows] == [{"real": "r2", "words": "accuracy", "own": "loss"}[kind]] * 3
-        for ours, theirs in zip(found["rows"], rows, strict=True):
-            assert ours == pytest.approx(list(theirs.columns().values()), abs=1e-10)
+        for ours, row in zip(theirs["rows"], rows, strict=True):
+            assert ours == pytest.approx(list(row.columns().values()), abs=1e-10)
         weights = torch.cat([p.flatten() for p in model.parameters()]).tolist()
-        assert found["weights"] == pytest.approx(weights, abs=1e-10)
+        assert theirs["weights"] == pytest.approx(weights, abs=1e-10)
 
 
 @pytest.mark.twin
@@ -512,7 +499,3 @@ def test_a_rectangle_fits_real_targets() -> None:
     data = tensors(x, y)
     net = Rectangular(data.inputs, data.outputs, depth=2, width=8, init="kaiming")
     assert train(net, data, Settings(epochs=200, lr=0.02)).last.train > 0.9
-
-
-if __name__ == "__main__":
-    shared(Path(sys.argv[1]))
