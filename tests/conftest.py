@@ -43,6 +43,9 @@ def pytest_runtest_call() -> Iterator[None]:
         pytest.skip(str(absent))
 
 
+pytest_runtest_setup = pytest_runtest_call  # and one whose fixture asks
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
     with torch.random.fork_rng():
