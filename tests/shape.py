@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -16,6 +17,7 @@ SOURCE = ROOT / "src" / "alive"
 Taken = tuple[tuple[str, ...], str]  # a package by its parts, and a name of it
 
 
+@cache
 def sources(folder: Path = SOURCE) -> dict[str, ast.Module]:
     """Every module, parsed, by its path below the folder."""
     return {str(path.relative_to(folder)): ast.parse(path.read_text()) for path in sorted(folder.rglob("*.py"))}

@@ -37,7 +37,7 @@ class ManyKinds(Kept):
 RULES: list[dict[str, Any]] = [{}, {"conv": "position", "aggregate": "norm", "balance": 0.3}]
 # Each model with each rule, in parts and as a whole; `make slow` tries all that can be combined.
 COMBINED = [
-    pytest.param(name, rule, whole, marks=[] if whole == bool(rule) else pytest.mark.slow)
+    pytest.param(name, rule, whole, id=f"{name}-{rule}-{whole}", marks=[] if whole == bool(rule) else pytest.mark.slow)
     for name in [*MODELS, "many kinds"]
     for rule in RULES
     for whole in (False, True)
