@@ -137,20 +137,29 @@ INF = float("inf")
         (lambda z: z.clamp(0, 6), 6.0),
         (lambda z: torch.clip(z, 0.0, INF), INF),
         (lambda z: torch.clamp(z, min=0, out=torch.empty(0)), INF),
-        (lambda z: z.clamp(max=0), None),
-        (lambda z: z.clamp(-1, 1), None),
         (lambda z: z.clamp(min=1e-6), None),
         (lambda z: z.clamp(min=torch.zeros(())), INF),
         (lambda z: z.clamp(min=torch.tensor([0.0, 0.0, 0.0, 1.0])), None),
         (lambda z: torch.clamp(z, torch.zeros(4), torch.full((1,), 2.0)), 2.0),
         (lambda z: torch.clamp(z, torch.zeros(4), torch.ones(4)), None),
     ],
-    ids=range(12),
+    ids=range(10),
 )
 def test_a_clamp_at_zero_is_a_relu_and_no_other_is(clamp: Any, ceiling: float | None) -> None:
     with torch.no_grad():
         spy = seen(Calls(clamp), torch.randn(5, 3))
     assert [tap.activation for tap in spy.taps] == ([] if ceiling is None else [Activation("clamp", ceiling=ceiling)])
+
+
+def test_other_clamps_are_what_they_do() -> None:
+    def seen_by(clamp: Any) -> list[Activation]:
+        with torch.no_grad():
+            return [tap.activation for tap in seen(Calls(clamp), torch.randn(5, 3)).taps]
+
+    assert seen_by(lambda z: z.clamp(-1, 1)) == [Activation("hardtanh", cutoff=-1.0, ceiling=1.0)]
+    assert seen_by(lambda z: z.clamp(min=-1)) == [Activation("clamp", cutoff=-1.0)]
+    assert seen_by(lambda z: z.clamp(max=0)) == [Activation("relu")]  # of -z
+    assert seen_by(lambda z: z.clamp(max=2)) == seen_by(lambda z: z.clamp(min=0.5)) == []  # guards
 
 
 def test_a_threshold_is_off_at_and_below_it() -> None:

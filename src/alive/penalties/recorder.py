@@ -18,6 +18,7 @@ from ..functional.parts import Part
 from ..functional.way import way_of
 from ..provenance import Scattered
 from ..taps import Call, Selection, Tap, Taps, bare, without_activations
+from ..taps.kinds import RELU
 from ..torch_private import has_saving_hooks, is_transformed, is_view
 from ..world import Group, world_size
 from . import collective, reducer
@@ -25,7 +26,6 @@ from .apart import Apart, joined
 from .layer import Layer, arranged
 from .passes import NOTHING, Measured, Pass, Passes
 
-RELU = Activation("relu")
 WHOLE = ("sumsq", "sum", "norm", "mean", "balanced")  # aggregates that do not ask which slack is of which layer
 Weigh = Callable[[tuple[tuple[str, str], ...], tuple[separation.Means, ...], bool], Tensor]
 """The axis and tap of every layer, their means by axis, and whether the pass is whole: inside a transform it is not,
@@ -377,7 +377,7 @@ def _measured(layers: list[Measured], *, joined: bool) -> list[Slacks]:
 
 def _can_fuse(call: Call) -> bool:
     """Whether ReLU and slacks can be one op: nothing in place on a view or a leaf."""
-    if call.tap.activation != RELU or call.is_shown:
+    if call.tap.activation is not RELU or call.is_shown:  # one that is merely equal is spelled out in another way
         return False
     return not call.inplace or not (is_view(call.z) or call.z.is_leaf)
 

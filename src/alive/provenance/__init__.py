@@ -2,11 +2,12 @@
 
 from .inputs import by_name, count, enter, leaves, tensors
 from .layout import Grid, Layout, Scattered, read
-from .owners import Owners
+from .owners import INPUTS, Owners
 from .pairing import Pairing
 from .tracker import Tracker
 
 __all__ = [
+    "INPUTS",
     "Grid",
     "Layout",
     "Owners",

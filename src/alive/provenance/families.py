@@ -13,7 +13,7 @@ from torch import Tensor
 from ..torch_private import storage_id
 from .copies import ranked, signatures
 from .op import Op
-from .owners import NONE
+from .owners import ANYTHING, INPUTS, NONE
 
 KEEPS = frozenset(
     [
@@ -75,7 +75,26 @@ class Families:
         self._slices: dict[Hashable, tuple[Hashable, int, int]] = {}  # the stack a slice is from, and its place
         self.storages: set[int] = set()  # of parameters
         self.points: int | None = None  # of the batch
-        self.fed = 0  # bits of the activations whose results were weighted again
+        self.fed = 0  # bits of the activations whose results were weighted again, and of tensors of the batch that were
+        self.inputs = 0  # the bits of tensors of the batch
+        self.sums: set[tuple[int, int]] = set()  # what was added to what, by the bits behind both
+
+    def is_compared(self, k: int, behind: int, outputs: Sequence[int] = ()) -> bool:
+        """Whether what comes out of the k-th activation is compared with targets, and nothing but a term of a loss.
+
+        Targets come with the batch and meet no weights. The activation got them, or what it got itself is multiplied
+        by them elsewhere, and added to what came out; or they are in all outputs that it reaches.
+        """
+        bit, targets = 1 << (INPUTS + k), self.inputs & ~self.fed
+        if not targets or self.fed & bit or behind == ANYTHING:
+            return False
+        pairs = [pair for a, b in self.sums for pair in ((a, b), (b, a)) if ANYTHING not in pair]
+        given = self.inputs & self.fed
+        if outputs and behind & given and all(each != ANYTHING and each & targets for each in outputs):
+            return True
+        return bool(behind & targets and behind & given) or any(
+            a & bit and not b & bit and b & targets and b & given for a, b in pairs
+        )
 
     def claim(
         self, made_by: str, size: int, weights: int = 0, each: int = 0, *, key: Hashable, ids: tuple[Hashable, ...] = ()

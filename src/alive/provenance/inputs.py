@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .owners import NONE, Owners, nobody, shared
+from .owners import INPUTS, NONE, Owners, nobody, shared
 from .pairing import Pairing
 from .tracker import Tracker
 
@@ -87,9 +87,10 @@ def enter(
         if isinstance(leaf, PackedSequence):
             _enter_packed(tracker, leaf, bit)
         elif leaf.layout == torch.strided and not leaf.is_nested:
-            tracker.enter(
-                leaf, _owners(tracker, leaf, number, points if bit else None, point_axis)._replace(inputs=bit)
-            )
+            owners = _owners(tracker, leaf, number, points if bit else None, point_axis)
+            own = 1 << min(number, INPUTS - 1)
+            tracker.families.inputs |= own
+            tracker.enter(leaf, owners._replace(inputs=bit, behind=own))
 
 
 def _length(x: Leaf, point_axis: int) -> int | None:

@@ -40,11 +40,14 @@ def gates_itself(z: Tensor, y: Tensor) -> bool:
     z, y = z[known], y[known]
     if min(int((z > 0).sum()), int((z < 0).sum())) < FEW:
         return False
-    share = (y / z)[z.argsort()]
+    share, order = y / z, z.argsort()
     top = float(share.max())
     slack = 1e-3 * top
-    grows = bool((share.diff() >= -slack).all())
-    return top > 0 and grows and -slack <= float(share.min()) <= SMALLER * top
+    grows = bool((share[order].diff() >= -slack).all())
+    bends = bool(
+        (share[z > 0] >= top - slack).all() and (share[z < 0] <= SMALLER * top).all()
+    )  # with slopes of its own
+    return top > 0 and (grows or bends) and -slack <= float(share.min()) <= SMALLER * top
 
 
 def _splits_at_zero(z: Tensor, y: Tensor) -> bool:

@@ -17,6 +17,7 @@ NONE = -2  # depends on no point, or on no unit
 MANY = -1  # on several: a statistic
 LOST = 1 << 30  # not understood
 ANYTHING = -1  # in `behind`: all bits
+INPUTS = 32  # bits in `behind` for tensors of the batch, the last for all that are more; those of activations follow
 
 
 class Recipe(NamedTuple):
@@ -45,7 +46,7 @@ class Owners(NamedTuple):
     picked   whether the data decide which units are there, as after topk
     pure     whether all data in it went through weights
     crossed  bits of the activations that lie on every path to it
-    behind   bits of the activations that lie on some path to it
+    behind   bits of the activations that lie on some path to it, and of the tensors of the batch that it is made of
     choice   bits of the choices (top-k, argmax) whose indices or values it is made of
     tables   the memories of the weights and buffers it is made of, of data those that they met last
     why      how the owners were lost

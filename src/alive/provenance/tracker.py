@@ -34,7 +34,7 @@ from ..torch_private import (
 from .choices import Choices, made_of
 from .copies import recipe
 from .families import Families, Family
-from .masking import looks_up, masks_units
+from .masking import WRITES, looks_up, masks_units
 from .memory import Memory
 from .one_sided import gates_itself, is_one_sided
 from .op import Op, Results
@@ -82,10 +82,11 @@ class Tracker(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # while a pass is followed nothing is compiled anyhow, and asking costs more than following
 
-    def __init__(self, root: nn.Module, unseen: Callable[..., None] = lambda name, why="": None) -> None:
+    def __init__(self, root: nn.Module, unseen: Callable[..., None] = lambda name, why="", kind="": None) -> None:
         super().__init__()
         self.memory = Memory()
         self.deaf = 0  # while somebody else computes
+        self._judged = 0  # while somebody else tells what the operations are
         self.faults: list[str] = []  # where we failed; for tests
         self.broken = ""  # why nothing is known any more
         self.branched = False  # whether torch.cond took a branch: the next pass may take the other
@@ -143,6 +144,15 @@ class Tracker(TorchDispatchMode):
             self.deaf -= 1
             if on_top:
                 push_dispatch_mode(self)
+
+    @contextmanager
+    def judged(self) -> Iterator[None]:
+        """Inside, operations are followed, and somebody else tells whether they are one-sided."""
+        self._judged += 1
+        try:
+            yield
+        finally:
+            self._judged -= 1
 
     def family(self, owners: Owners) -> Family | None:
         """The operation that made the units of a tensor: the last one, where there are several."""
@@ -302,31 +312,40 @@ class Tracker(TorchDispatchMode):
         """Report one-sided operations that no tap saw: by name, or by what they do to values."""
         if not any(self.owners(t).data for t in op.tensors()):
             return
-        if op.name.rstrip("_") in ONE_SIDED:
-            self._unseen(op.name.rstrip("_"))
-            return
         if op.name.startswith("scatter") and isinstance(src := op["src"], Tensor):
             wrote = self.owners(src)
             if wrote.picked and not wrote.choice:  # else a tap saw who was chosen
                 self._unseen("topk")
+        kind = "" if self._judged else self._kind(op)
+        if kind:
+            if kind == "masked":
+                self._unseen(kind)
+            else:
+                self._unseen(op.name.rstrip("_"), kind=kind)
+            self._recent.clear()  # what comes behind it would show the same again
+        for y in op.outputs() if _computes(op) else ():
+            if _has_values(y) and not op.written():
+                self._recent.append(weakref.ref(y))
+
+    def _kind(self, op: Op) -> str:
+        """In which way an operation is one-sided, by its name or by what it does to values; empty if it is not."""
+        if op.name.rstrip("_") in ONE_SIDED:
+            return op.name.rstrip("_")
         with suppress(RuntimeError, NotImplementedError):  # some tensor has no values to look at
             if masks_units(op, self.families) or looks_up(op, self._is_activated):
-                self._unseen("masked")
-        computes = torch.Tag.pointwise in op.func.tags or op.name in REDUCES
-        for y in op.outputs() if computes or op.name in MAKES_Z else ():
-            if y.is_floating_point() and y.numel() and _has_values(y) and not op.written():
-                before = [z for ref in self._recent if (z := ref()) is not None and z.shape == y.shape]
-                told = (
-                    before
-                    and bool((y.detach() == 0).any())
-                    and any(is_one_sided(z.detach(), y.detach()) for z in before)
-                )
-                leaks = not told and op.name in SPELLS and any(gates_itself(z.detach(), y.detach()) for z in before)
-                if told or leaks:
-                    self._unseen(op.name)
-                if leaks:
-                    self._recent.clear()  # what comes behind it would show the same again
-                self._recent.append(weakref.ref(y))
+                return "masked"
+        writes = op.name.rstrip("_") in WRITES
+        for y in (
+            (op.written() or op.outputs()) if writes else op.outputs() if _computes(op) and not op.written() else ()
+        ):
+            if _has_values(y):
+                before = [z.detach() for ref in self._recent if (z := ref()) is not None and z.shape == y.shape]
+                y = y.detach()
+                if before and bool((y == 0).any()) and any(is_one_sided(z, y) for z in before):
+                    return "a ReLU"
+                if op.name in SPELLS and any(gates_itself(z, y) for z in before):
+                    return "a leaky or smooth ReLU"
+        return ""
 
     def _is_activated(self, t: Tensor) -> bool:
         """Whether a tensor is what came out of an activation, or a view of it."""
@@ -379,8 +398,14 @@ def _unfollowed(t: Tensor) -> str:
     return f"a tensor of the kind {kind} is not followed"
 
 
+def _computes(op: Op) -> bool:
+    """Whether an operation makes numbers that may be what units compute, or an activation of them."""
+    return torch.Tag.pointwise in op.func.tags or op.name in REDUCES or op.name in MAKES_Z
+
+
 def _has_values(t: Tensor) -> bool:
-    return t.layout == torch.strided and not t.is_meta and type(t) in (Tensor, nn.Parameter)
+    known = t.layout == torch.strided and not t.is_meta and type(t) in (Tensor, nn.Parameter)
+    return known and t.is_floating_point() and bool(t.numel())
 
 
 def _is_weight(t: Tensor) -> bool:

@@ -101,6 +101,10 @@ class Book:
         mark, (entry, look) = next(reversed(known.items()))
         known[mark] = (entry._replace(several=True), look)
 
+    def knows(self, base: str, number: int) -> bool:
+        """Whether a followed pass met this call."""
+        return (base, number) in self._entries
+
     def find(
         self, base: str, number: int, z: Tensor, points: int, mark: Mark | None, look: Look | None = None
     ) -> Entry | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -59,12 +60,21 @@ class Mode(TorchFunctionMode):
             seen = READERS[func](*args, **kwargs)
             if seen is not None and is_pre_activation(seen.z):
                 seen = taps._of_points(seen) if seen.other is not None else seen
-                return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
-        elif func in MASKS and not torch.compiler.is_compiling():
-            return taps._masks.note(func, args, kwargs, self._masked(func, args, kwargs))
-        elif taps._sizes is not None:
-            taps._sizes.moved(func)
-        out = func(*args, **kwargs)
+                step = taps._spelled.read(func, args, kwargs, whole=True)
+                run = lambda: func(*args, **kwargs)  # noqa: E731
+                return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=run, step=step)
+        step = taps._spelled.read(func, args, kwargs)
+        if step is not None and step.form is not None:
+            return taps._spelled.complete(step, func, args, kwargs)
+        with taps._spelled.judged() if step is not None else nullcontext():
+            if func in MASKS and not torch.compiler.is_compiling():
+                out = taps._masks.note(func, args, kwargs, self._masked(func, args, kwargs))
+            else:
+                if taps._sizes is not None and func not in READERS and func not in UNIT_AXIS:
+                    taps._sizes.moved(func)
+                out = func(*args, **kwargs)
+        if step is not None:
+            taps._spelled.note(step, func, args, out)
         if taps._selecting is not None and torch.compiler.is_compiling():
             if func in TOPK:
                 taps.unseen["topk"] = COMPILED
@@ -78,14 +88,12 @@ class Mode(TorchFunctionMode):
         return out
 
     def _masked(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A call that may complete an activation spelled out."""
+        """A call that may let values through where other numbers say so."""
         taps = self.taps
         with taps._unfollowed_here():
             seen = taps._masks.read(func, args, kwargs)
         if seen is None or not is_pre_activation(seen.z):
             return func(*args, **kwargs)
-        if seen.gate is None:
-            return taps._see(seen.z, seen.activation, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
         if taps._selecting is not None:
             return taps._selecting.gated(seen, lambda: func(*args, **kwargs))
         if seen.activation is JUMP:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from ..functional.activations import Activation, celu, elu, relu6, selu, softplus
 from ..registry import Registry
-from ..torch_private import storage_id, unwrapped
+from ..torch_private import unwrapped
+from .formulas import where
 
 
 class Seen(NamedTuple):
@@ -187,15 +188,20 @@ def is_pre_activation(z: Tensor) -> bool:
     return isinstance(z, Tensor) and type(z) is not nn.Parameter and z.is_floating_point()
 
 
-class Masks:
-    """Remembers what x > 0, sigmoid(x) and |x| were made of, so that x * (x > 0) and its kin are seen.
+def is_of_losses(activation: Activation) -> bool:
+    """Whether an activation is as common in a loss as in a layer: there, where it leads to decides."""
+    return activation.name in ("softplus", "flattening", "self_gated", "rectified")
 
-    `kept` holds, by the id of a tensor, what it is of which other: "+" where it is positive, "-" where it is not,
-    "s" its sigmoid, "a" its absolute value, "k" a positive multiple, "p" a softmax.
+
+class Masks:
+    """Remembers what masks such as x > y were made of, so that values that other numbers let through are seen.
+
+    Of its own numbers, compared with one number, x * (x > 0) is a formula (`formulas`). `kept` holds, by the id of a
+    tensor, what it is: "+" where one tensor is above another, "-" where it is not, with both; "p" a softmax.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Tensor], str, tuple[Any, ...], Any]] = {}
+        self._kept: dict[int, tuple[weakref.ref[Tensor], str, Any]] = {}
 
     def clear(self) -> None:
         """A new pass begins, or one has ended."""
@@ -207,105 +213,78 @@ class Masks:
 
     def note_softmax(self, t: Tensor) -> None:
         """A tensor is a copy of a softmax."""
-        self._kept[id(t)] = (weakref.ref(t), "p", (), None)
+        self._kept[id(t)] = (weakref.ref(t), "p", None)
 
     def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         """Remember what came out, if it may be part of an activation."""
         if isinstance(out, Tensor) and args and isinstance(args[0], Tensor):
-            kind, source, compared = self._kind(MASKS[func], args, kwargs)
+            kind, compared = self._kind(MASKS[func], args, kwargs)
             if kind:
-                self._kept[id(out)] = (weakref.ref(out), kind, source, compared)
+                self._kept[id(out)] = (weakref.ref(out), kind, compared)
         return out
 
-    def _kind(self, role: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, tuple[Any, ...], Any]:
+    def _kind(self, role: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Any]:
         x = args[0]
         other = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("values"))
         if role in "+-":
-            if other is None:
-                return "", (), None
-            # Each unit may have a threshold of its own, which only a tensor can hold.
-            level = "?" if isinstance(other, Tensor) else "" if other == 0 else f"{other}"
-            return f"{role}{level}", _where(x), (x, other)
+            return ("", None) if other is None else (role, (x, other))
         if role == "h":
-            return ("+" if _is_zero(other) else "", _where(x), (x, 0))
-        known, source, compared = self._of(x)
-        match role:
-            case "p":
-                return "p", (), None
-            case "cast":
-                return (known, source, compared) if known[:1] in ("+", "-", "p") else ("", (), None)
-            case "not":
-                return ({"+": "-", "-": "+"}.get(known[:1], "") + known[1:], source, compared)
-            case "s" | "a":
-                return role, source if known == "k" else _where(x), None
-            case "mul":
-                return ("k" if isinstance(other, int | float) and other > 0 else "", _where(x), None)
-        return "", (), None
+            return ("+" if _is_zero(other) else "", (x, 0))
+        known, compared = self._of(x)
+        if role == "p":
+            return "p", None
+        if role == "cast":
+            return known, compared
+        if role == "not":
+            return {"+": "-", "-": "+"}.get(known, ""), compared
+        return "", None
 
-    def _of(self, t: Any) -> tuple[str, tuple[Any, ...], Any]:
+    def _of(self, t: Any) -> tuple[str, Any]:
         kept = self._kept.get(id(t))
-        return kept[1:] if kept is not None and kept[0]() is t else ("", (), None)
+        return kept[1:] if kept is not None and kept[0]() is t else ("", None)
 
     def read(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Seen | None:
-        """The activation that a call completes, if it does."""
+        """The values that a call lets through where a mask says so, if it does."""
         role = MASKS[func]
-        if not self._kept or role not in ("mul", "mul_", "add", "where", "fill", "fill_", "set"):
+        if not self._kept or role not in ("mul", "mul_", "where", "fill", "fill_", "set"):
             return None
         given = (*args, *kwargs.values())
         if role == "where" and len(given) >= 3:
             condition, x, y = given[:3] if given[0].dtype == torch.bool else (given[1], given[0], given[2])
             for z, other, holds in ((x, y, 1), (y, x, -1)):
-                if _is_zero(other) and (seen := self._seen(z, condition, "where", holds)):
+                if _is_zero(other) and (seen := self._seen(z, condition, holds)):
                     return seen
             return None
         if role in ("fill", "fill_", "set") and len(given) >= 3:
-            seen = self._seen(given[0], given[1], "mask", -1) if _is_zero(given[2]) else None
+            seen = self._seen(given[0], given[1], -1) if _is_zero(given[2]) else None
             return seen and seen._replace(inplace=role != "fill")
         if len(given) < 2:
             return None
         for z, other in ((given[0], given[1]), (given[1], given[0])):
-            kind = self._of(other)[0]
-            name = {"+": "mask", "-": "mask", "s": "silu"}.get(kind[:1]) if role != "add" else _PLUS.get(kind)
-            if name and (seen := self._seen(z, other, name)):
+            if seen := self._seen(z, other):
                 return seen._replace(inplace=role == "mul_" and z is given[0])
         return None
 
-    def _seen(self, z: Any, mask: Tensor, name: str, holds: int = 1) -> Seen | None:
-        """z where a mask holds (1), or does not (−1): of itself, an activation; of other numbers, a gate."""
-        kind, source, compared = self._of(mask)
-        if not isinstance(z, Tensor) or not kind:
-            return None
-        if _where(z) == source and kind[1:] != "?":
-            if kind[:1] == ("-" if holds > 0 else "+"):  # it lets the other side through
-                return None
-            cutoff = float(kind[1:]) if kind[:1] in ("+", "-") and len(kind) > 1 else 0.0
-            return Seen(z, Activation.smooth(name) if name == "silu" else Activation(name, cutoff=cutoff))
-        if compared is None or mask.shape != z.shape:
+    def _seen(self, z: Any, mask: Any, holds: int = 1) -> Seen | None:
+        """z where a mask of other numbers holds (1), or does not (−1)."""
+        kind, compared = self._of(mask)
+        if not isinstance(z, Tensor) or compared is None or mask.shape != z.shape:
             return None
         a, b = compared
-        return _gated(z, mask, a, b, side=holds if kind[:1] == "+" else -holds)
+        return _gated(z, mask, a, b, side=holds if kind == "+" else -holds)
 
 
 def _gated(z: Tensor, mask: Tensor, a: Any, b: Any, *, side: int) -> Seen | None:
     """z, on where a > b (side 1) or a < b (side −1): the scores are whichever is z itself, or else has its shape."""
-    own = isinstance(b, Tensor) and _where(b) == _where(z)
+    own = isinstance(b, Tensor) and where(b) == where(z)
     if own or not (is_pre_activation(a) and a.shape == z.shape):
         a, b, side = b, a, -side
     if not is_pre_activation(a) or a.shape != z.shape:
         return None
-    return Seen(z, JUMP if _where(a) == _where(z) else GATE, gate=Gate(a, b, side, mask))
-
-
-def _where(t: Tensor) -> tuple[Any, ...]:
-    """Which numbers a tensor is."""
-    try:
-        return (storage_id(t), t.storage_offset(), t.shape, t.stride())
-    except (RuntimeError, NotImplementedError):
-        return (id(t),)
+    return Seen(z, JUMP if where(a) == where(z) else GATE, gate=Gate(a, b, side, mask))
 
 
 JUMP, GATE = Activation("jump"), Activation("gate")  # on where z, or other scores, reach what no cutoff says
-_PLUS = {"a": "plus_abs"}
 
 
 _OF_TENSOR = {
@@ -313,13 +292,10 @@ _OF_TENSOR = {
     "-": "lt le less less_equal __lt__ __le__",
     "cast": "float double half bfloat16 to type type_as",
     "not": "logical_not __invert__ bitwise_not",
-    "s": "sigmoid",
     "p": "softmax",
     "h": "heaviside",
-    "a": "abs absolute __abs__",
     "mul": "mul multiply __mul__ __rmul__",
     "mul_": "mul_ multiply_ __imul__",
-    "add": "add __add__ __radd__",
     "fill": "masked_fill",
     "fill_": "masked_fill_",
     "set": "__setitem__",
@@ -329,12 +305,9 @@ _OF_TORCH = {
     "+": "gt ge greater greater_equal",
     "-": "lt le less less_equal",
     "not": "logical_not bitwise_not",
-    "s": "sigmoid",
     "p": "softmax",
     "h": "heaviside",
-    "a": "abs absolute",
     "mul": "mul multiply",
-    "add": "add",
     "fill": "masked_fill",
     "where": "where",
 }
@@ -342,7 +315,6 @@ _OF_TORCH = {
 MASKS: dict[Callable[..., Any], str] = {
     **{getattr(Tensor, n): role for role, names in _OF_TENSOR.items() for n in names.split() if hasattr(Tensor, n)},
     **{getattr(torch, n): role for role, names in _OF_TORCH.items() for n in names.split() if hasattr(torch, n)},
-    F.sigmoid: "s",
     F.softmax: "p",
 }
 

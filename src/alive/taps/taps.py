@@ -22,14 +22,15 @@ from torch import Tensor, nn
 
 from ..errors import AliveError
 from ..functional.activations import Activation
-from ..provenance import Layout, Owners, Pairing, Tracker, by_name, count, enter, read, tensors
+from ..provenance import INPUTS, Layout, Owners, Pairing, Tracker, by_name, count, enter, read, tensors
 from ..torch_private import FakeTensor
 from .batch import Batch, shapes_of
 from .book import Book, Entry
 from .closed import Closed
 from .declared import Output, declared, expect_outputs
+from .formulas import Step
 from .hooks import Mode, hooks_on, idle, is_on_stack
-from .kinds import DECLARED, PLAIN, RELU, Masks, Seen, is_pre_activation
+from .kinds import DECLARED, PLAIN, RELU, Masks, Seen, is_of_losses, is_pre_activation
 from .lines import line_of_call
 from .models import bare, expect_declared, expect_no_replica, named_modules, tell_hidden
 from .names import Names
@@ -37,6 +38,7 @@ from .records import Call, Place, Tap, Unseen, Watcher, label
 from .selecting import Selecting
 from .selections import Selection, Selects, expect_selects
 from .sizes import Sizes, follows, rows_of
+from .spelled import Spelled
 from .trace import Mark, Trace
 
 OTHERWISE = "the model went another way in this pass than in those that were followed"
@@ -105,9 +107,10 @@ class Taps:
         self._is_traced = False
         self._is_own_mode = False  # whether it was entered for this pass, and not for a batch
         self._sizes: Sizes | None = None  # where a pass cannot be followed
-        self._masks = Masks()
+        self._masks, self._spelled = Masks(), Spelled(self)
         self._selecting = Selecting(self) if getattr(watcher, "selects", False) else None
-        self._crossed: list[tuple[str, int, Entry, bool]] = []  # calls of this pass; sure, if nothing but a layer
+        # Calls of this pass; sure, if nothing but a layer; None for what may be a guard.
+        self._crossed: list[tuple[str, int, Entry, bool | None, int]] = []
         self._deaf = 0
         self._quick = False  # whether this pass is seen by the hooks on its activations alone
         self._shown: dict[
@@ -218,6 +221,7 @@ class Taps:
             expect_no_replica(module)
             self._thread, self._handled = get_ident(), sys.exc_info()[1]
             self._masks.clear()
+            self._spelled.clear()
             if self._selecting is not None:
                 self._selecting.clear()
         self._open(place.path, compiling)
@@ -325,6 +329,8 @@ class Taps:
         self._running.clear()
         if not self._elsewhere():
             with self._closing():
+                if not failed:
+                    self._spelled.finish()
                 if self._tracker is not None and not failed:
                     self._understand(output)
         self.watcher.end(output)
@@ -339,6 +345,7 @@ class Taps:
             yield
         finally:
             self._masks.clear()
+            self._spelled.clear()
             if self._tracker is not None and self._batch is None:
                 tracker, self._tracker = self._tracker, None
                 tracker.__exit__(None, None, None)
@@ -361,19 +368,31 @@ class Taps:
         if not found:
             return
         common = reduce(int.__and__, (o.crossed for _, o in found))
-        self.through = frozenset(key[2].name for k, key in enumerate(self._crossed) if common >> k & 1)
+        self.through = frozenset(key[2].name for k, key in enumerate(self._crossed) if common >> INPUTS + k & 1)
         by_point = [o.behind for t, o in found if o.of_points(t)]
-        reached = reduce(int.__or__, by_point, self._tracker.families.fed)
-        for k, (base, number, entry, sure) in enumerate(self._crossed):
-            if not sure and not reached >> k & 1:
-                self._set_aside(base, number, entry)
+        families = self._tracker.families
+        reached = reduce(int.__or__, by_point, families.fed)
+        for k, (base, number, entry, sure, behind) in enumerate(self._crossed):
+            why = "it meets no weights again, and "
+            if entry.layout is None:  # it is part of another
+                continue
+            outputs = [o.behind for _, o in found if o.behind >> INPUTS + k & 1]
+            if families.is_compared(k, behind, outputs if sure is False else ()):
+                why = f"seems to be part of a loss: {why}is compared with what came with the batch"
+            elif sure is None and not families.fed >> INPUTS + k & 1:
+                why = "bounds what meets no weights again: taken for a guard"
+            elif sure is False and not reached >> INPUTS + k & 1:
+                why = f"seems to be part of a loss: {why}leaves the model only in a mean over points"
+            else:
+                continue
+            self._set_aside(base, number, entry, why)
 
-    def _set_aside(self, base: str, number: int, entry: Entry) -> None:
-        """What meets no weights again and leaves the model only in a mean over points is no layer."""
+    def _set_aside(self, base: str, number: int, entry: Entry, why: str = "") -> None:
+        """A call that was seen turns out to be no layer; why, where that may be wrong."""
         self.book.note(base, number, entry._replace(layout=None))
         self.aside.add(entry.name)
-        why = "seems to be part of a loss: it meets no weights again, and leaves the model only in a mean over points"
-        self.unseen[entry.name] = Unseen(entry.name, why, 0.0, counts=False)
+        if why:
+            self.unseen[entry.name] = Unseen(entry.name, why, 0.0, counts=False)
 
     def _broken_off(self, place: Place) -> bool:
         """Whether the pass on record is over: an interrupt ended it, of which torch tells no hook."""
@@ -383,10 +402,14 @@ class Taps:
             return False
         return not is_on_stack(self._outermost, times=1 + itself)
 
-    def _see(self, z: Tensor, activation: Activation, *, inplace: bool, activate: Callable[[], Any]) -> Any:
+    def _see(
+        self, z: Tensor, activation: Activation, *, inplace: bool, activate: Callable[[], Any], step: Step | None = None
+    ) -> Any:
         base = self._base(activation)
         number = self._calls[base] = self._calls.get(base, 0) + 1
         tracker = self._tracker
+        if step is not None:  # it may be part of another
+            activate = self._spelled.noting(step, base, number, z, activation, activate)
         if tracker is None:
             return self._watched(self._looked_up(base, number, z), z, activation, inplace, activate)
         with tracker.quiet():
@@ -397,12 +420,16 @@ class Taps:
                 tracker.enter(z if y is None else y, owners)
                 return y
             entry = self._found(base, number, z, owners)
+            if step is not None and step.is_bound and not self._spelled.bounds_units(entry, owners):
+                entry = entry._replace(layout=None)
+                self.book.note(base, number, entry)
         if entry.layout is None:
             return activate()
         with tracker.quiet():
             y = self._watched(entry, z, activation, inplace, activate)
             one = not z.ndim or (z.numel() == 1 and not owners.of_points(z))  # a hinge on a mean over points
-            sure = owners.pure and entry.layout.units and not one
+            sure: bool | None = owners.pure and entry.layout.units and not one and not is_of_losses(activation)
+            sure = None if step is not None and step.is_bound else sure
             self._cross(z if y is None else y, owners, (base, number, entry, sure))
         return y
 
@@ -441,14 +468,14 @@ class Taps:
         finally:
             self._deaf -= 1
 
-    def _cross(self, y: Any, owners: Owners, key: tuple[str, int, Entry, bool]) -> None:
+    def _cross(self, y: Any, owners: Owners, key: tuple[str, int, Entry, bool | None]) -> None:
         """The activation's result has the owners of its input, and lies behind it."""
         assert self._tracker is not None
         if isinstance(y, Tensor) and y.ndim == owners.point.ndim:
-            bit = 1 << len(self._crossed)
+            bit = 1 << INPUTS + len(self._crossed)
             self._tracker.enter(y, owners._replace(crossed=owners.crossed | bit, behind=owners.behind | bit))
             self._tracker.cross(y)
-            self._crossed.append(key)
+            self._crossed.append((*key, owners.behind))
 
     def _looked_up(self, base: str, number: int, z: Tensor) -> Entry:
         """Name and layout of a call in a pass that is not followed: known from before, or told by sizes."""
@@ -501,11 +528,24 @@ class Taps:
             layout = self._names.lined_up(name, z, self._points, layout, runs)
         return name, layout._replace(names=None), before
 
-    def _unfollowed(self, what: str, why: str = "") -> None:
-        """An operation that is one-sided ran, and no call of it was seen; or one of which we cannot tell."""
+    def _next_call(self, activation: Activation) -> tuple[str, int]:
+        """The base name and number that the next call of an activation will have."""
+        base = self._base(activation)
+        return base, self._calls.get(base, 0) + 1
+
+    def _unfollowed(self, what: str, why: str = "", kind: str = "") -> None:
+        """An operation that is one-sided, of some kind, ran, and no call of it was seen; or one we cannot tell of."""
         if self._deaf:
             return
         path = self._running[-1].path if self._running else ""
+        line = (
+            line_of_call(self._outermost, inside=bool(self._running) and self._running[-1].is_activation)
+            if kind
+            else ""
+        )
+        place = f" at {line}" if line else ""
+        if kind and kind != what:
+            what, place = f"{kind} by {what}{place}", ""
         name = f"{path}.{what}".lstrip(".")
         number = self._missed[name] = self._missed.get(name, 0) + 1
         name = name if number == 1 else f"{name}#{number}"
@@ -513,7 +553,7 @@ class Taps:
             "chooses a few of many: who is never chosen is not counted; declare the module that chooses: "
             "selects={MyTopK: alive.taps.Selects('latent')}"
             if what in ("topk", "masked")
-            else "lets one side through, and is spelled in a way that is not counted"
+            else f"lets one side through, and is spelled in a way that is not counted{place}"
         )
         self.tell_unseen(name, why, path)
 

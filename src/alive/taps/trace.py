@@ -99,6 +99,11 @@ class Trace:
             key: ref for key, ref in found.items() if not known or (key in known and known[key]() is ref())
         }
 
+    @property
+    def way(self) -> int:
+        """All that was asked so far, but for numbers."""
+        return self._structure
+
     def mark(self, z: Tensor) -> Mark:
         """The place of a call on z that comes now."""
         return Mark(hash((self._structure, self._of(z))), self._hashed, len(self.look.numbers))

@@ -1,0 +1,157 @@
+"""Watches activations that are spelled out as formulas, while a model runs.
+
+One may turn out to be part of another, as the ReLU6 in `z * relu6(z + 3) / 6`: then only the other is a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..functional.activations import Activation
+from ..provenance import Owners
+from .book import Entry
+from .formulas import NONE, Formulas, Part, Step, where
+from .kinds import is_pre_activation
+from .pointwise import IN_PLACE, POINTWISE
+
+if TYPE_CHECKING:
+    from .taps import Taps
+
+NOBODY = Part("", 0, (), Activation(""))
+
+
+class Spelled:
+    """The formulas of one watched model."""
+
+    def __init__(self, taps: Taps) -> None:
+        self._taps = taps
+        self._formulas = Formulas(taps._unfollowed_here, self._is_of_data)
+        self._ways: set[int] = set()  # the traces of passes that were followed
+        self._met = False  # whether some pass held a formula, or went another way than those that were followed
+
+    def clear(self) -> None:
+        """A new pass begins, or one has ended."""
+        self._formulas.clear()
+
+    def read(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, whole: bool = False) -> Step | None:
+        """What a call makes of one tensor, entry by entry; of an activation, if it may be part of another."""
+        if torch.compiler.is_compiling() or func not in POINTWISE or self._needs_no_look():
+            return None
+        try:
+            step = self._formulas.read(func, args, kwargs, whole=whole)
+        except Exception:  # a tensor without numbers, or one that numbers do not stand for: then it is no formula
+            return None
+        if step is not None and step.loose and _is_threshold(step):  # each latent may have one of its own: a choice
+            return step._replace(form=None)
+        if step is not None and (step.is_even or step.is_guard):  # as the softplus in log cosh, which has no side
+            self._take_back(step)
+            step = step._replace(parts=NONE)
+        return step
+
+    def judged(self) -> AbstractContextManager[None]:
+        """Inside, the tracker need not judge what runs by its values."""
+        tracker = self._taps._tracker
+        return nullcontext() if tracker is None else tracker.judged()
+
+    def _needs_no_look(self) -> bool:
+        """Whether this pass is looked up, and those that were followed showed no formula; see `finish`."""
+        return not self._met and self._taps._tracker is None and self._taps._is_traced
+
+    def finish(self) -> None:
+        """A pass has ended: if it was not looked at, it went a way on which there are no formulas; else look again."""
+        taps = self._taps
+        if taps._tracker is not None:
+            self._ways.add(taps.trace.way)
+        elif self._needs_no_look() and taps.trace.way not in self._ways:
+            self._met = taps.book.missed = True
+
+    def note(self, step: Step, func: Any, args: tuple[Any, ...], out: Any) -> None:
+        """Remember what came out of a call."""
+        self._formulas.note(step, args[0] if func in IN_PLACE else out)
+
+    def noting(
+        self, step: Step, base: str, number: int, z: Tensor, activation: Activation, activate: Callable[[], Any]
+    ) -> Callable[[], Any]:
+        """The activation carried out, and what came out remembered."""
+        part = Part(base, number, where(z), activation, step.rank, step.straight, step.is_bound)
+
+        def noted() -> Any:
+            y = activate()
+            self._formulas.note(step, z if y is None else y, part)
+            return y
+
+        return noted
+
+    def complete(self, step: Step, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that completes an activation: count it in place of its parts, or tell of it."""
+
+        def run() -> Any:
+            out = func(*args, **kwargs)
+            return args[0] if func in IN_PLACE else out
+
+        assert step.form is not None
+        self._met = True
+        known, z, taps = step.form.activation, step.z, self._taps
+        own = [p for p in step.parts if z is not None and p.z == where(z) and _same(p.activation, known)]
+        if len(own) == len(step.parts) == 1:  # a ReLU beside what it got, as in a skip
+            y = run()
+            self._formulas.note(step, y, own[0])
+            return y
+        self._take_back(step)
+        if known is None or z is None or not is_pre_activation(z):
+            with self.judged():
+                y = run()
+            self._tell(step, func, y)
+            self._formulas.note(step, y, NOBODY)
+            return y
+        if step.loose and taps._tracker is None and not taps.book.knows(*taps._next_call(known)):
+            y = run()  # its numbers came from the data, as was seen in a pass that was followed
+            self._formulas.note(step, y, NOBODY)
+            return y
+        return taps._see(z, known, inplace=step.inplace, activate=run, step=step)
+
+    def bounds_units(self, entry: Entry, owners: Owners) -> bool:
+        """Whether what is bounded by numbers are units that weights made, and not merely numbers in need of a guard."""
+        return entry.layout is not None and entry.layout.units and bool(entry.layout.weights)
+
+    def _take_back(self, step: Step) -> None:
+        """What was seen as activations are parts of something else."""
+        calls = {(part.base, part.number) for part in step.parts if part.base}
+        taps = self._taps
+        self._met |= bool(calls)
+        for k, (base, number, entry, sure, behind) in enumerate(taps._crossed):
+            if (base, number) in calls:
+                taps._set_aside(base, number, entry)
+                taps._crossed[k] = (base, number, entry._replace(layout=None), sure, behind)
+
+    def _is_of_data(self, t: Any) -> bool:
+        """Whether a tensor is known to depend on points."""
+        tracker = self._taps._tracker
+        if tracker is None or not isinstance(t, Tensor):
+            return False
+        with tracker.quiet():
+            return tracker.owners(t).data
+
+    def _tell(self, step: Step, func: Any, y: Any) -> None:
+        """Tell of an activation that cannot be counted, if it is one of what points give."""
+        taps, form = self._taps, step.form
+        assert form is not None
+        if self._is_of_data(y):
+            kind = form.word or (form.activation.name if form.activation else "")
+            why = "is off between two numbers" if form.is_shrinkage else "has no number below which it is off"
+            why = why if form.word else "gets what was overwritten since"
+            taps._unfollowed(func.__name__, f"{why}, and is not counted", kind)
+
+
+def _is_threshold(step: Step) -> bool:
+    known = None if step.form is None else step.form.activation
+    return known is not None and known.name == "threshold" and known.cutoff != 0
+
+
+def _same(a: Activation, b: Activation | None) -> bool:
+    return b is not None and (a.cutoff, a.ceiling) == (b.cutoff, b.ceiling)
