@@ -26,6 +26,7 @@ SHORT = {
     "bench": ["--rounds", "1"],
     "cure": ["--steps", "4", "--seeds", "1"],
     "preflight": ["--draws", "20"],
+    "reproduce 004-Fig2": ["--width", "3"],
 }  # what would take minutes is cut short
 PLUGIN = "pip install examples/alive-plugin"
 STUDIES = ("one-setting", "sae", "continual", "drift", "codebook")  # they train for minutes; tested by their parts
@@ -134,7 +135,8 @@ def assert_there_is(words: list[str]) -> None:
 
 
 def _cut_short(words: list[str]) -> list[str]:
-    return ["quick" if word == "paper" else word for word in words] + SHORT.get(words[0], [])
+    more = SHORT.get(" ".join(words[:2]), SHORT.get(words[0], []))
+    return ["quick" if word == "paper" else word for word in words] + more
 
 
 def typed(words: list[str], folder: Path, packages: Path | str) -> subprocess.CompletedProcess[str]:

@@ -101,7 +101,7 @@ def test_batches_that_make_one_step_share_the_penalty(kind, heard, tmp_path):
     assert all(torch.allclose(a, b, rtol=1e-5, atol=1e-7) for a, b in zip(weights(twin), weights(mine), strict=True))
 
 
-@pytest.mark.parametrize("restore", [False, True])
+@pytest.mark.parametrize(("options", "restore"), [("auto", False), ("schedule", True)], indirect=["options"])
 def test_a_resumed_run_goes_on_to_the_bit(options, heard, tmp_path, restore):
     whole = Model()
     trainer(whole, tmp_path / "whole", options).train()

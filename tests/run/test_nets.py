@@ -63,9 +63,9 @@ def start(begin):
 def test_a_row_is_that_of_the_loop_by_hand(tmp_path):
     made = cells(2, epochs=2)
     with Store(tmp_path / "s.sqlite") as store:
-        assert run(made, store, threads=2) == 2
+        assert run(made, store, threads=1) == 2
         rows = store.rows(made)
-    assert run(made, Store(tmp_path / "s.sqlite"), threads=2) == 0
+    assert run(made, Store(tmp_path / "s.sqlite"), threads=1) == 0
     data = digits().subset(300, test=100)
     for row, cell in zip(rows, made, strict=True):
         again = train_net(cell.member, data)
