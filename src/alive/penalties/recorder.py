@@ -19,6 +19,7 @@ from ..functional.way import way_of
 from ..provenance import Scattered
 from ..taps import Call, Selection, Tap, Taps, bare, without_activations
 from ..taps.kinds import RELU
+from ..taps.selections import UNIT
 from ..torch_private import has_saving_hooks, is_transformed, is_view
 from ..world import Group, world_size
 from . import collective, reducer
@@ -335,7 +336,7 @@ class Recorder:
         self._slacks.append(measured)
         self._taps_of[0].append(tap.name)
         self.passes.hear(z, measured)
-        if rule is None and self._local is not None and tap.layout.known:
+        if rule is None and self._local is not None and tap.layout.known and tap.noun == UNIT:
             text = f"{tap.name} is not penalised: it lies on no grid, as conv='position' needs"
             self._later.append((tap.name, "position", text))
         for axis in rule.axes if rule is not None else ():
