@@ -332,18 +332,19 @@ class Choices:
 
     def _written(self, op: Op, name: str, bits: int) -> int:
         src = next((op[n] for n in ("src", "source", "values") if n in op and isinstance(op[n], Tensor)), None)
-        wrote = None if src is None else op.of(src)
-        if wrote is not None and wrote.data and wrote.choice and name in (WRITES | {"index_put", "_index_put_impl"}):
+        if src is None or not (wrote := op.of(src)).data:
+            return self._in_another_order(bits)
+        if wrote.choice and name in (WRITES | {"index_put", "_index_put_impl"}):
             if not src.is_floating_point():
                 self._note(wrote.choice, MIXED)
             elif op.of(op["self"]).choice or _others_are_zero(op):
                 self._note(wrote.choice, VALUES)
             return self._in_another_order(bits)
-        if name in PLACES and wrote is not None and wrote.data:
-            if not _is_beside(op, [i for i in op["indices"] or () if i is not None] if "indices" in op else []):
-                self._note(bits & ~self._values(), SENDS)
-            return 0
-        return self._in_another_order(bits)
+        if name not in PLACES:
+            return self._in_another_order(bits)
+        if not _is_beside(op, [i for i in op["indices"] or () if i is not None] if "indices" in op else []):
+            self._note(bits & ~self._values(), SENDS)
+        return 0
 
     def _weighted(self, op: Op) -> int:
         """A one-hot row times a table looks up in it; chosen values times weights are decoded."""
@@ -450,7 +451,7 @@ def _rows(op: Op, x: Tensor) -> int:
     if "weight" in op:
         return x.shape[0]
     if "dim" in op and op["dim"] is not None:
-        return x.shape[op["dim"] % x.ndim]
+        return int(x.shape[op["dim"] % x.ndim])
     if not isinstance(op["indices"], list | tuple):
         return 0
     at = [d for d, i in _places(op["indices"]) if i is not None and i.dtype == torch.long and op.of(i).choice]

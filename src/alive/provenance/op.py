@@ -25,6 +25,7 @@ class Op:
         self.name: str = schema.name.split("::")[1]
         self.given = dict(zip((a.name for a in schema.arguments), args, strict=False)) | kwargs
         self._schema, self._owners = schema, owners
+        self._known: dict[int, tuple[Tensor, Owners]] = {}
         self.out: Any = None
         self.fault = ""  # why it is not followed, where that is our own fault
         self.ties: list[tuple[int, int]] = []  # inputs that it lays beside one another, point by point
@@ -39,12 +40,14 @@ class Op:
         return any(a.name == name for a in self._schema.arguments)
 
     def of(self, t: Tensor) -> Owners:
-        """The owners of a tensor."""
-        return self._owners(t)
+        """The owners of a tensor, as it was when first asked for."""
+        if id(t) not in self._known:
+            self._known[id(t)] = t, self._owners(t)  # held, so that no other takes its id
+        return self._known[id(t)][1]
 
     def asked(self, index: Tensor) -> Owners:
         """The owners of an index; one that comes from outside is a constant, whose values hold in this pass."""
-        found = self._owners(index)
+        found = self.of(index)
         return found._replace(data=False) if found.is_foreign and not index.is_floating_point() else found
 
     def tensors(self) -> Iterator[Tensor]:

@@ -197,7 +197,7 @@ class Tracker(TorchDispatchMode):
             return self._opaque(func, args, kwargs)
         if schema_of(func).name in ("aten::as_strided", "aten::as_strided_"):  # it is known by the bytes it shows
             return func(*args, **kwargs)
-        if schema_of(func).name == "aten::lift_fresh" and self.memory.get(args[0]) is None:  # numbers of Python's
+        if schema_of(func).name == "aten::lift_fresh" and args[0].ndim and self.memory.get(args[0]) is None:
             self._put(args[0], foreign(args[0].ndim))
         # What is ours may fail; what is the model's runs, once, and fails as it would without us.
         op, found, failure = None, None, None

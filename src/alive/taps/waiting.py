@@ -93,7 +93,8 @@ def meaning(each: Waiting, tracker: Tracker, said: Sequence[Owners]) -> tuple[st
     if not noun and ODD in uses and (units or near):
         return "", "" if is_said and not near else LOOKS_ELSEWHERE
     if not noun:
-        return "", READ_BY_PYTHON if units and READ in uses and not sorts else ""
+        told = units and READ in uses and not sorts and not each.owners.choice  # else what it chose among is told
+        return "", READ_BY_PYTHON if told else ""
     if sorts:
         return "", SORTED
     return _judged(noun, each, uses, is_said, near)
