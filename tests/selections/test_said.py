@@ -477,6 +477,13 @@ def action_as_one_hot(m, x):
     return m.last(m.both(torch.cat([h, F.one_hot(m.head(h).argmax(-1), WORDS).float()], -1)).relu())
 
 
+def buckets_by_rotations(m, x):  # as attention does that looks for neighbours in buckets
+    h = m.hidden(x).relu()
+    turned = h @ m.rotation
+    order = torch.cat([turned, -turned], -1).argmax(-1).argsort(-1)
+    return m.last(h.gather(1, order[..., None].expand_as(h))).relu()
+
+
 def product_keys(m, x):
     q = m.hidden(x).view(len(x), 2, 3)
     values, at = torch.einsum("nhd,hkd->nhk", q, m.keys).topk(2, -1)
@@ -499,6 +506,7 @@ TOLD = {
     "tied, and the scores come out": decoder(greedy, begins="state", tied=True, returns="scores"),
     "an action that is looked up": of(action_looked_up, rows),
     "an action as one-hot": of(action_as_one_hot, rows, both=lambda: nn.Linear(WIDTH + WORDS, WIDTH)),
+    "buckets by rotations": of(buckets_by_rotations, lambda: rows(3, 8), rotation=lambda: torch.randn(WIDTH, 2)),
     "product keys": of(product_keys, rows, **MEMORY),
     "a row by two codes": of(product_of_two_codes, rows, **MEMORY),
 }

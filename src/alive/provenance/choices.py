@@ -147,9 +147,9 @@ class Choices:
         """Whether the scores are made of the very rows that are looked up, as distances to codes are."""
         return any(self._scores[bit].tables & tables for tables in self._asked.get(bit, ()))
 
-    def is_scored(self, bit: int) -> bool:
-        """Whether the scores are made of any table."""
-        return bool(self._scores[bit].tables)
+    def made_of(self, bit: int) -> frozenset[int]:
+        """The tables that the scores are made of."""
+        return self._scores[bit].tables
 
     def is_a_word(self, bit: int) -> bool:
         """Whether ids that were given are looked up where the chosen ones are: a token, not a code."""

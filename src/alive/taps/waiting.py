@@ -86,7 +86,7 @@ def meaning(each: Waiting, tracker: Tracker, said: Sequence[Owners]) -> tuple[st
         return "", ""
     noun = noun_of(uses, several=each.choice.several)
     if not units:  # rows of a table are codes, whatever made their scores
-        noun = CODE if choices.is_scored(bit) and noun and (LOOKS_UP in uses or STACKED in uses) else ""
+        noun = CODE if choices.made_of(bit) and noun and (LOOKS_UP in uses or STACKED in uses) else ""
     is_said = units and choices.is_said(bit, said)
     if noun == LATENT and set(uses) <= {VALUES, READ} and not _comes_out(each, said):
         noun = ""
@@ -97,6 +97,8 @@ def meaning(each: Waiting, tracker: Tracker, said: Sequence[Owners]) -> tuple[st
         return "", READ_BY_PYTHON if told else ""
     if sorts:
         return "", SORTED
+    if noun == EXPERT and not choices.made_of(bit) & tracker.families.storages:  # as by a random rotation
+        return "", UNCLEAR
     return _judged(noun, each, uses, is_said, near)
 
 
