@@ -8,14 +8,26 @@ were not chosen are looked up too: these are words, and the choice is what the m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .looked_up import (
+    WEIGHTED,
+    fills_zero,
+    has_units,
+    is_beside,
+    is_ids,
+    others_are_zero,
+    rows_of,
+    stack_of,
+    table_of,
+    told_axes,
+)
 from .op import Op
-from .owners import LOST, Owners, shares_units, varying
+from .owners import Owners, shares_units, varying
 
 VALUES, LOOKS_UP, SENDS, READ, WEIGHS = "values", "looks up", "sends", "read", "weighs"
 ODD = "odd"  # looks up in a table of another size
@@ -28,12 +40,10 @@ INDEXED = {"index", "_unsafe_index", "index_select", "gather", "take", "embeddin
 INDEXED |= {"_embedding_bag_forward_only"}
 WRITES = {"scatter", "scatter_add", "scatter_reduce"}
 PLACES = {"index_add", "index_copy", "index_reduce", "index_put", "_unsafe_index_put", "_index_put_impl"}
-WEIGHTED = {"mm", "bmm", "addmm", "baddbmm", "linear", "mv", "addmv", "dot", "convolution", "_grouped_mm"}
 MASKED = {"mul", "where", "masked_fill"}
 COMPARED = {"eq", "ne", "lt", "le", "gt", "ge"}
 SHIFTED = {"add", "sub", "rsub", "div", "maximum", "minimum", "fmax", "fmin"}
 STACKS = {"index", "_unsafe_index", "index_select"}
-PAIRED = WEIGHTED | {"_cdist_forward", "_euclidean_dist"}  # makes something new of data and a table
 KEEPS = {"clone", "_to_copy", "contiguous", "alias", "detach"}  # each entry where it is, as pointwise operations do
 
 
@@ -173,7 +183,7 @@ class Choices:
 
     def look_up(self, bits: int, table: Tensor) -> None:
         """Python takes one row of a table, by an index that was chosen."""
-        self._note(bits, LOOKS_UP, _table(table), 1)
+        self._note(bits, LOOKS_UP, table_of(table), 1)
 
     def follow(self, op: Op) -> list[int]:
         """Note what an operation does with choices; the bits that each of its results still carries."""
@@ -235,7 +245,7 @@ class Choices:
             return 0
         if name in ("min", "max", "aminmax", "any", "all") and not op.outputs()[0].ndim:  # over all, it tells nobody
             return 0
-        if name in ("cat", "stack") and any(_is_ids(op, t) for t in op.tensors()):
+        if name in ("cat", "stack") and any(is_ids(op, t) for t in op.tensors()):
             self._note(bits, MIXED)
         stays = torch.Tag.pointwise in op.func.tags or op.func.is_view or name in KEEPS
         return bits if stays else self._in_another_order(bits)
@@ -299,23 +309,23 @@ class Choices:
         if not own.data and not own.choice & bits:
             if not own.tables:  # eye(C)[i] is another spelling of one_hot(i, C)
                 return self._in_another_order(bits)
-            if _is_beside(op, asked):
+            if is_beside(op, asked):
                 return 0
-            table = _table(x)
+            table = table_of(x)
             self._note_table(bits, op, x)
-            stack = _stack(op, x, bits) if len(table) > 2 and op.name in STACKS else None
+            stack = stack_of(op, x, bits) if len(table) > 2 and op.name in STACKS else None
             if stack is not None and len(table) - len(stack) > 0:  # matrices are taken: the weights of experts
                 self._note(bits, SENDS)
                 self._note(bits, STACKED, stack)
             else:
-                self._note(bits, LOOKS_UP, stack or table, max(t.numel() for t in asked), _rows(op, x))
+                self._note(bits, LOOKS_UP, stack or table, max(t.numel() for t in asked), rows_of(op, x))
             if isinstance(times := op["per_sample_weights"], Tensor):  # of a bag
                 self._note(op.of(times).choice & self._values(), VALUES)
             return 0
         kept = self._in_another_order(own.choice)
         if own.choice and not x.is_floating_point():  # who was chosen, of those that were
             return kept | self._in_another_order(bits)
-        told = _told_axes(op, own)
+        told = told_axes(op, own)
         if own.choice & bits or (told and not self._is_of_others(op, own, bits)):
             return kept | (bits & ~self._that(SENDS))
         if told:  # of what all experts made, those that were chosen
@@ -326,7 +336,7 @@ class Choices:
 
     def _is_of_others(self, op: Op, own: Owners, bits: int) -> bool:
         """Whether x[i] takes what many units made, as of experts that all ran, and not the units that were scored."""
-        if set(varying(own.unit)) <= set(_told_axes(op, own)):
+        if set(varying(own.unit)) <= set(told_axes(op, own)):
             return False
         return not any(self._is_by(1 << k, own.unit) for k in _numbers(self.roots(bits)))
 
@@ -337,12 +347,12 @@ class Choices:
         if wrote.choice and name in (WRITES | {"index_put", "_index_put_impl"}):
             if not src.is_floating_point():
                 self._note(wrote.choice, MIXED)
-            elif op.of(op["self"]).choice or _others_are_zero(op):
+            elif op.of(op["self"]).choice or others_are_zero(op):
                 self._note(wrote.choice, VALUES)
             return self._in_another_order(bits)
         if name not in PLACES:
             return self._in_another_order(bits)
-        if not _is_beside(op, [i for i in op["indices"] or () if i is not None] if "indices" in op else []):
+        if not is_beside(op, [i for i in op["indices"] or () if i is not None] if "indices" in op else []):
             self._note(bits & ~self._values(), SENDS)
         return 0
 
@@ -358,13 +368,13 @@ class Choices:
                 rows = self._that(LOOKS_UP) & self._values()  # the looked-up rows, each times its value
                 self._note(o.choice & rows, VALUES)
                 self._note(o.choice & ~rows, SUMS)
-            elif _has_units(o):
+            elif has_units(o):
                 self._note(o.choice, WEIGHS)
                 self._ask(o.choice, op, others)
                 self._decode(o.choice, t)
             else:
                 who = o.choice & ~self._values()
-                self._note(who, LOOKS_UP, max(map(_table, others), key=len, default=()))
+                self._note(who, LOOKS_UP, max(map(table_of, others), key=len, default=()))
                 self._ask(who, op, others)
                 self._decode(who, t)
         return 0
@@ -383,10 +393,10 @@ class Choices:
         """z times a mask of what was chosen: values. Anything else times a choice: points sent elsewhere, weighted."""
         out = op.outputs()[0]
         if not out.is_floating_point():
-            if op.name.startswith("where") and any(_is_ids(op, t) and op.of(t).data for t in op.tensors()):
+            if op.name.startswith("where") and any(is_ids(op, t) and op.of(t).data for t in op.tensors()):
                 self._note(bits, MIXED)
             return bits
-        if not _fills_zero(op):
+        if not fills_zero(op):
             return bits
         for t in op.tensors():
             o = op.of(t)
@@ -404,100 +414,6 @@ class Choices:
                 return self._in_another_order(own)
             self._note(bits, VALUES)
         return bits
-
-
-def made_of(op: Op) -> frozenset[int]:
-    """The tables, which are weights and buffers, that a result is made of, since its data last met any."""
-    found = [op.of(t) for t in op.tensors()]
-    if op.name in PAIRED and any(o.data for o in found):
-        found = [o for o in found if not o.data]
-    return frozenset().union(*(o.tables for o in found))
-
-
-def _is_ids(op: Op, t: Tensor) -> bool:
-    """Whether a tensor holds ids that nobody chose."""
-    return t.ndim > 0 and not t.is_floating_point() and t.dtype != torch.bool and not op.of(t).choice
-
-
-def _is_beside(op: Op, indices: Sequence[Tensor]) -> bool:
-    """Whether the data tell another index too: then pairs are looked up, as in a table of labels and predictions."""
-    return any(not i.is_floating_point() and op.of(i).data and not op.of(i).choice for i in indices)
-
-
-def _others_are_zero(op: Op) -> bool:
-    """Whether all is zero where chosen values are not written; else, as by −∞, the others are left out of a softmax."""
-    out = next(iter(op.written() or op.outputs())).detach()
-    there = torch.zeros_like(out, dtype=torch.bool)
-    if "index" in op:
-        there.scatter_(op["dim"], op["index"], True)
-    else:
-        there[tuple(slice(None) if i is None else i for i in op["indices"])] = True
-    return not bool(out.masked_fill(there, 0).any())
-
-
-def _fills_zero(op: Op) -> bool:
-    """The same of values that a mask sets."""
-    if op.name.startswith("masked_fill"):
-        value = op["value"]
-    elif op.name == "where":
-        value = next((v for v in (op["self"], op["other"]) if isinstance(v, Tensor) and not op.of(v).data), 0)
-    else:
-        return True
-    return not bool(value.detach().any()) if isinstance(value, Tensor) else value == 0
-
-
-def _rows(op: Op, x: Tensor) -> int:
-    """How many rows the table has that an operation looks up in; 0 if that is not told by one axis."""
-    if "weight" in op:
-        return x.shape[0]
-    if "dim" in op and op["dim"] is not None:
-        return int(x.shape[op["dim"] % x.ndim])
-    if not isinstance(op["indices"], list | tuple):
-        return 0
-    at = [d for d, i in _places(op["indices"]) if i is not None and i.dtype == torch.long and op.of(i).choice]
-    return x.shape[at[0]] if len(at) == 1 else 0
-
-
-def _table(x: Tensor) -> tuple[int, ...]:
-    """The sizes of a table, less those along which it only repeats itself."""
-    return tuple(n for n, step in zip(x.shape, x.stride(), strict=True) if n > 1 and step)
-
-
-def _told_axes(op: Op, own: Owners) -> list[int]:
-    """The axes along which x[i] takes some of the units of x, as z.gather(-1, index) does."""
-    axes = [d for d in range(own.unit.ndim) if own.unit.shape[d] > 1]
-    if "dim" in op and op["dim"] is not None:
-        return [d for d in axes if d == op["dim"] % max(own.unit.ndim, 1)]
-    given: Any = op["indices"]
-    told = [d for d, i in _places(given) if i is not None] if isinstance(given, list | tuple) else []
-    return [d for d in axes if d in told]
-
-
-def _places(indices: Sequence[Tensor | None]) -> Iterator[tuple[int, Tensor | None]]:
-    d = 0
-    for i in indices:
-        wide = i.ndim if i is not None and i.dtype in (torch.bool, torch.uint8) else 1
-        for _ in range(wide):
-            yield d, i
-            d += 1
-
-
-def _has_units(o: Owners) -> bool:
-    return bool(((o.unit >= 0) & (o.unit != LOST)).any())
-
-
-def _stack(op: Op, x: Tensor, bits: int) -> tuple[int, ...]:
-    """A stack of weights as a table [*heads, C, D]: heads are what other indices take, C what the chosen ones do."""
-    if op.name == "index_select":
-        heads, at = [], op["dim"] % x.ndim
-    else:
-        given = [(d, i) for d, i in _places(op["indices"]) if i is not None]
-        heads = [x.shape[d] for d, i in given if not op.of(i).choice & bits]
-        at = next(d for d, i in given if op.of(i).choice & bits)
-    taken = x.shape[at]
-    for n in heads:
-        taken *= n
-    return (*heads, x.shape[at], x.numel() // max(taken, 1))
 
 
 def _broadcasts(places: Tensor, x: Tensor) -> bool:

@@ -31,9 +31,10 @@ from ..torch_private import (
     storage_id,
     tree_leaves,
 )
-from .choices import Choices, made_of
+from .choices import Choices
 from .copies import recipe
 from .families import Families, Family
+from .looked_up import made_of
 from .masking import WRITES, looks_up, masks_units
 from .memory import Memory
 from .one_sided import gates_itself, is_one_sided
