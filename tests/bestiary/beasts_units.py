@@ -298,3 +298,36 @@ def grouped_queries():
     plant(a, dead=(1,), linear=(2,))
     x = leaning(6, 5, 8)
     return Made(go, a=a, q=nn.Linear(8, 8), k=nn.Linear(8, 4), v=nn.Linear(8, 4)), [x, x[:4]]
+
+
+# Numbers of a weight, one for each copy of a value
+
+
+def copied_case(name, go, weight, **parts):
+    def make():
+        x = leaning(6, 3)
+        return Made(go, w=nn.Parameter(weight()), **{key: part() for key, part in parts.items()}), [x, x[:4]]
+
+    case(name, "units", truth=noted)(make)
+
+
+def shifts():
+    return nn.Parameter(torch.tensor([0.0, -50.0, 50.0, 0.0]))
+
+
+def by_feature(m, x):
+    z = x[..., None] * m.w - 0.5
+    return m.o(note(z, unit=along(z, 1) * 4 + along(z, 2)).relu().flatten(1))
+
+
+def by_hand(m, x):
+    return note((x[:, None] * m.w).sum(-1) + m.b).relu()
+
+
+def around(m, x):
+    return note(1.5 - ((x[:, None] - m.w) ** 2).sum(-1)).relu()
+
+
+copied_case("each feature times weights of its own", by_feature, lambda: torch.randn(3, 4), o=lambda: nn.Linear(12, 1))
+copied_case("a linear map by products and sums", by_hand, lambda: torch.randn(4, 3), b=shifts)
+copied_case("distances from centres, by hand", around, lambda: torch.randn(4, 3) * 2)

@@ -74,6 +74,7 @@ class Families:
         self._terms: dict[int, tuple[Tensor, ...]] = {}  # of the sums of a family, by its start: the units they are of
         self._slices: dict[Hashable, tuple[Hashable, int, int]] = {}  # the stack a slice is from, and its place
         self.storages: set[int] = set()  # of parameters
+        self._single: set[int] = set()  # the first units of families that have one for each number of a weight
         self.points: int | None = None  # of the batch
         self.fed = 0  # bits of the activations whose results were weighted again, and of tensors of the batch that were
         self.inputs = 0  # the bits of tensors of the batch
@@ -143,6 +144,32 @@ class Families:
         if own > 1:
             shape[0] = own
         return torch.arange(family.start, family.start + family.size, dtype=torch.int32).view(shape)
+
+    def one_by_one(self, op: Op, weight: Tensor) -> Tensor:
+        """A unit for each number of a weight."""
+        unit = self.fresh(op, weight, weight.numel(), 1, 0)
+        self._single.add(int(unit[0]))
+        return unit
+
+    def of_sum(self, unit: Tensor, axes: Sequence[int]) -> Tensor | None:
+        """The units of a sum of units for each number of a weight, over some axes: x[:, None] * w summed up is x @ w.
+
+        None where that is not what is summed.
+        """
+        if not self._single or unit.numel() < 2 or int(start := unit.min()) not in self._single:
+            return None
+        family = self.of(int(start))
+        if unit.numel() != family.size or int(unit.max()) != family.start + family.size - 1:
+            return None
+        shape = [1 if d in axes else n for d, n in enumerate(unit.shape)]
+        if list(unit.shape) == shape:
+            return None
+        key = ("sum of numbers", family.key, tuple(shape))
+        if key not in self._known:
+            self.claim(family.made_by, prod(shape), family.weights, key=key)
+            self._known[key] = self._all[-1]
+        found = torch.arange(prod(shape), dtype=torch.int32) + self._known[key].start
+        return found.view(shape)
 
     def may_be_copies(self, op: Op, weight: Tensor) -> bool:
         """Whether something was copied on the way to weights, so that their units are known one by one."""

@@ -497,8 +497,8 @@ class Taps:
         else:
             name, layout, before = self._laid(base, z, owners, number)
             where = line_of_call(self._outermost, inside=self._running[-1].is_activation)
-            known = {"inputs": owners.inputs, "several": before is not None}
-            entry = Entry(name, layout, tuple(z.shape), self.mark(z), where, **known)
+            entry = Entry(name, layout, tuple(z.shape), self.mark(z), where)
+            entry = entry._replace(inputs=owners.inputs, several=before is not None)
             if before is not None:
                 self.book.is_one_of_several(base, before)
         self.book.note(base, number, entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from torch import Tensor
@@ -10,9 +11,10 @@ from torch import Tensor
 from ..families import Families
 from ..op import Op, Results
 from ..owners import LOST, Owners, aligned, joined, nobody, refined, varying
-from .rule import Rule, both
+from .rule import WEIGHTED, Rule, both
 
 ADDS = {"add", "sub", "rsub"}
+SPREADS = {"mul", "add", "sub", "div"}
 COMPARES = {"gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical_or", "logical_not", "bitwise_not"}
 
 
@@ -41,8 +43,12 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     if any(_varies(t, d) for t in operands if not op.of(t).data for d in range(-ndim, 0) if point.shape[d] > 1):
         more["pure"] = False  # a number for each point that did not come with the batch, as targets
     if unit.numel() and int(unit.max()) != LOST and (axis := _spread_along(op, operands, point, unit)) is not None:
-        unit = nobody(ndim, LOST)
-        more["why"] = f"values are spread along axis {axis} and each copy is changed by numbers of its own"
+        own = _own_units(op, operands, point, unit, families)
+        unit = nobody(ndim, LOST) if own is None else own
+        if own is None:
+            more["why"] = f"values are spread along axis {axis} and each copy is changed by numbers of its own"
+        else:
+            more |= WEIGHTED
     if int(point.max()) == LOST if point.numel() else False:
         more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different points meet in one sum")
     elif unit.numel() and int(unit.max()) == LOST:
@@ -73,6 +79,19 @@ def _spread_along(op: Op, operands: Sequence[Tensor], point: Tensor, unit: Tenso
         if not any(_varies(t, d) and not _repeats(t, d) for t in data):
             return d
     return None
+
+
+def _own_units(op: Op, operands: Sequence[Tensor], point: Tensor, unit: Tensor, families: Families) -> Tensor | None:
+    """A unit for each number of a weight that copies are multiplied with, or moved by; None where that is not all."""
+    weights = [t for t in operands if op.of(t).weight]
+    if op.name.rstrip("_") not in SPREADS or len(weights) != 1 or len(operands) > 2:
+        return None
+    ndim, w = point.ndim, weights[0]
+    shape = [w.shape[d] if _varies(w, d) else 1 for d in range(-min(ndim, w.ndim), 0)]
+    own = [1] * (ndim - len(shape)) + shape
+    if prod(own) != w.numel() or any(own[d] > 1 for d in varying(point)) or any(own[d] == 1 for d in varying(unit)):
+        return None
+    return families.one_by_one(op, w).view(own)
 
 
 def _varies(t: Tensor, axis: int) -> bool:

@@ -25,6 +25,8 @@ def summed_over(op: Op, families: Families) -> Results:
     axes = [axis % x.ndim for axis in axes] if x.ndim else []
     keep = bool(op["keepdim"]) if "keepdim" in op else False
     result = both(o, lambda owner: _summed(owner, axes, keep))
+    if (kept := families.of_sum(o.unit, axes)) is not None:
+        result = result._replace(unit=_summed(kept, axes, keep), pure=True, picked=False)
     return [result if t.is_floating_point() or t.is_complex() else result._replace(unit=nobody(t.ndim)) for t in outs]
 
 

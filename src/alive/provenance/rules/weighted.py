@@ -233,7 +233,7 @@ def attended(op: Op, families: Families) -> Results:
     outs = op.outputs()
     if not any(o.data for o in asked):
         return [op.plain(t.ndim) for t in outs]
-    point, unit, operands = _values_by_query(*asked, _heads(op["query"]))
+    point, unit, operands = _values_by_query(asked, _heads(op["query"]))
     return [op.made(point, unit, *operands)] + [op.lost(t.ndim, "a statistic of attention") for t in outs[1:]]
 
 
@@ -243,10 +243,12 @@ def _by_head(owner: Tensor, heads: int) -> Tensor:
     return owner.repeat_interleave(heads // given, -3) if given not in (1, heads) and not heads % given else owner
 
 
-def _values_by_query(Q: Owners, K: Owners, V: Owners, heads: int) -> tuple[Tensor, Tensor, list[Owners]]:
+def _values_by_query(asked: Sequence[Owners], heads: int) -> tuple[Tensor, Tensor, list[Owners]]:
     """The points and units of attention, and its queries, keys and values without what it sums over."""
-    Q = Q._replace(point=reduced(Q.point, [-1]))
-    K, V = (o._replace(point=_by_head(reduced(o.point, [-1, -2]), heads), unit=_by_head(o.unit, heads)) for o in (K, V))
+    Q = asked[0]._replace(point=reduced(asked[0].point, [-1]))
+    K, V = (
+        o._replace(point=_by_head(reduced(o.point, [-1, -2]), heads), unit=_by_head(o.unit, heads)) for o in asked[1:]
+    )
     unit = _statistic(reduced(V.unit, [-2]))
     return joined(joined(Q.point, K.point), V.point), unit, [o for o in (Q, K, V) if o.data]
 
@@ -261,7 +263,7 @@ def attended_by(owners: Callable[[Tensor], Owners], args: Sequence[Any]) -> Owne
     read = [t for t in tree_leaves(args[3:]) if isinstance(t, Tensor)]
     if any(owners(t).data for t in read) or not any(o.data for o in asked):
         return None
-    point, unit, operands = _values_by_query(*asked, _heads(args[0]))
+    point, unit, operands = _values_by_query(asked, _heads(args[0]))
     return Owners(point, unit, **together(operands))
 
 
