@@ -10,10 +10,11 @@ from torch import Tensor
 
 from ..errors import fault_of_ours
 from .families import Family
-from .owners import LOST, MANY, NONE, Owners, compact, reduced, varying
+from .owners import ANYTHING, LOST, MANY, NONE, Owners, compact, reduced, varying
 
 MAJOR, MINOR = "major", "minor"  # in an axis of k·n entries: entry i is of i // k, or of i % n
-DRAWN = "they are made of numbers drawn in the pass"
+SEVERAL, NO_WEIGHTS = "its values belong to several points at once", "no weighted operation made them"
+MADE_OF = "what they are made of"  # how reasons begin that tell of where values come from
 LOST_IS = "it is not known which entry belongs to which"  # point, or unit
 
 
@@ -142,11 +143,12 @@ def _read(owners: Owners, z: Tensor, points: int, family: Family | None, doubt: 
     if not (doubt or owners.picked or owners.placed) and (usual := _usual(owners, z, points)) is not None:
         return Layout(usual, True, True, (), *made, axes=usual.axes, names=owners.unit.flatten())
     point, why_points = (None, doubt) if doubt else _told(owners.point, "point", points if owners.placed else 0)
-    if owners.why.startswith(DRAWN) and why_points:
-        why_points = owners.why
     if point is None and not doubt and owners.placed and _has_room(owners.point, points):
         point, why_points = owners.point.masked_fill(owners.point == NONE, points), ""
     unit, why_units = _told(owners.unit, "unit")
+    if owners.why.startswith(MADE_OF):  # then that is the reason, and no statistic over points
+        why_points = owners.why if why_points == SEVERAL else why_points
+        why_units = owners.why if why_units == NO_WEIGHTS and owners.behind == ANYTHING else why_units
     if unit is not None and owners.picked:
         unit, why_units = None, "its units were chosen by the data, as top-k does"
     why = tuple(
@@ -194,7 +196,7 @@ def _told(owner: Tensor, what: str, count: int = 0) -> tuple[Tensor | None, str]
     if int(owner.max()) < 0:
         return (
             None,
-            "its values belong to several points at once" if what == "point" else "no weighted operation made them",
+            SEVERAL if what == "point" else NO_WEIGHTS,
         )
     owner = compact(owner)
     if bool((owner == MANY).any()):

@@ -16,6 +16,7 @@ from torch import Tensor
 NONE = -2  # depends on no point, or on no unit
 MANY = -1  # on several: a statistic
 LOST = 1 << 30  # not understood
+UNSEEN = "what they are made of comes from outside, where nothing was followed, as in another thread or process"
 ANYTHING = -1  # in `behind`: all bits
 INPUTS = 32  # bits in `behind` for tensors of the batch, the last for all that are more; those of activations follow
 
@@ -96,15 +97,13 @@ def constant(ndim: int, source: Hashable, *, weight: bool = False) -> Owners:
 
 def shared(ndim: int) -> Owners:
     """A tensor that comes with the batch and belongs to no single point."""
-    why = "it comes with the batch and belongs to no single point"
+    why = "what they are made of comes with the batch, and belongs to no single point"
     return Owners(nobody(ndim, MANY), nobody(ndim), why=why)
 
 
 def foreign(ndim: int) -> Owners:
     """A tensor of unknown origin: its owners are unknown, and so are the activations behind it."""
-    return Owners(
-        nobody(ndim, MANY), nobody(ndim), behind=ANYTHING, why="it comes from outside, and its origin was not seen"
-    )
+    return Owners(nobody(ndim, MANY), nobody(ndim), behind=ANYTHING, why=UNSEEN)
 
 
 def lost(ndim: int, why: str, like: Sequence[Owners] = ()) -> Owners:

@@ -118,7 +118,7 @@ def _as_weight(o: Owners, data: Owners, axis: int) -> bool:
 
 def _drawn(o: Owners) -> Owners:
     """Numbers drawn in the pass, as a generator is fed with: of no point."""
-    why = "they are made of numbers drawn in the pass, which belong to no point"
+    why = "what they are made of was drawn in the pass, and belongs to no point"
     return o._replace(point=nobody(o.point.ndim, MANY), data=True, noise=False, why=why)
 
 
