@@ -336,7 +336,8 @@ class Recorder:
         self._slacks.append(measured)
         self._taps_of[0].append(tap.name)
         self.passes.hear(z, measured)
-        if rule is None and self._local is not None and tap.layout.known and tap.noun == UNIT:
+        by_position = self._local is not None and self._local.conv == "position"
+        if rule is None and by_position and isinstance(tap.layout.place, Scattered) and tap.layout.known:
             text = f"{tap.name} is not penalised: it lies on no grid, as conv='position' needs"
             self._later.append((tap.name, "position", text))
         for axis in rule.axes if rule is not None else ():
