@@ -67,6 +67,10 @@ def support(m, x, other):
     return -torch.cdist(torch.relu(note(m.a(x))), prototypes)
 
 
+def masked(m, x, other):
+    return m.b(torch.relu(note(m.a(x) * other)))
+
+
 paired_case("a memory of as many slots as points", memory)
 paired_case("as many edges of a ring as points, their features", ring)
 paired_case("as many edges of a ring as points, with both ends", ring_by_source, inputs=9)
@@ -77,7 +81,7 @@ paired_case("a memory, and the user says so", memory, options={"paired": []})
 paired_case("two towers that never meet", towers)
 paired_case("two towers that never meet, and the user pairs them", towers, options={"paired": ["other"]})
 paired_case("two towers that are compared", lambda m, x, other: torch.sub(*towers(m, x, other)))
-paired_case("a mask of the points", lambda m, x, other: torch.relu(note(m.a(x) * other)), lambda x: x[:, :1].sign())
+paired_case("a mask of the points", masked, lambda x: x[:, :1].sign(), inputs=4)
 paired_case("two inputs side by side", lambda m, x, other: torch.relu(note(m.b(torch.cat([x, other], 1)))), inputs=6)
 
 

@@ -234,7 +234,7 @@ class _Counter:
         for name in run.taps.aside:
             self.seen.pop(name, None)
         paired = self.count(run.taps, given, told)
-        inputs = reduce(int.__or__, (seen.tap.inputs for seen in self.seen.values()))
+        inputs = reduce(int.__or__, (seen.tap.inputs for seen in self.seen.values()), 0)
         if not run.taps.pairing.open(inputs):
             return _Both(paired, paired, inputs)
         self.seen = {name: seen.unpaired(run.taps.pairing) for name, seen in self.seen.items()}
