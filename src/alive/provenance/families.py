@@ -83,8 +83,8 @@ class Families:
     def is_compared(self, k: int, behind: int, outputs: Sequence[int] = ()) -> bool:
         """Whether what comes out of the k-th activation is compared with targets, and nothing but a term of a loss.
 
-        Targets come with the batch and meet no weights. The activation got them, or what it got itself is multiplied
-        by them elsewhere, and added to what came out; or they are in all outputs that it reaches.
+        Targets come with the batch and meet no weights. The activation got them in a sum, as a hinge does; or what it
+        got itself is multiplied by them elsewhere, and added to what came out; or they are in all outputs it reaches.
         """
         bit, targets = 1 << (INPUTS + k), self.inputs & ~self.fed
         if not targets or self.fed & bit or behind == ANYTHING:
@@ -93,7 +93,8 @@ class Families:
         given = self.inputs & self.fed
         if outputs and behind & given and all(each != ANYTHING and each & targets for each in outputs):
             return True
-        return bool(behind & targets and behind & given) or any(
+        in_sum = any(behind == a | b for a, b in self.sums)
+        return bool(in_sum and behind & targets and behind & given) or any(
             a & bit and not b & bit and b & targets and b & given for a, b in pairs
         )
 

@@ -140,6 +140,8 @@ class Formulas:
         step = Step(root, image, parts, settled and not whole, loose=loose)
         if whole or image.straight is not None or (settled and not (func in BOUNDS or func in SCALES)):
             return step
+        if func in BOUNDS and not parts and image.values[0] == image.values[1] and image.values[0] > 0:
+            return None  # no less than a number above 0: what is made of it is made of it alone
         step = self._completed(step, func, nodes)
         if settled and not _is_better(step):  # a function of an activation is that activation
             return step._replace(form=None)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +65,7 @@ class Mode(TorchFunctionMode):
         step = taps._spelled.read(func, args, kwargs)
         if step is not None and step.form is not None:
             return taps._spelled.complete(step, func, args, kwargs)
-        with taps._spelled.judged() if step is not None else nullcontext():
+        with taps._spelled.judged(step):
             if func in MASKS and not torch.compiler.is_compiling():
                 out = taps._masks.note(func, args, kwargs, self._masked(func, args, kwargs))
             else:

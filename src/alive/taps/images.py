@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..functional.forms import GRID, Form, form_of
-from .pointwise import EMPTY
+from .pointwise import BOUNDS, EMPTY
 
 MOST = 1 << 14  # images that are kept
 
@@ -24,11 +24,14 @@ Quiet = Callable[[], AbstractContextManager[None]]  # inside, nothing is followe
 class Image:
     """A function of one number: a call of torch, on other images and on constants."""
 
-    __slots__ = ("args", "depth", "forms", "func", "kwargs", "straight", "values")
+    __slots__ = ("args", "capped", "depth", "forms", "func", "kwargs", "straight", "values")
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.func, self.args, self.kwargs = func, args, kwargs
         self.depth: int = 1 + max((a.depth for a in (*args, *kwargs.values()) if isinstance(a, Image)), default=0)
+        self.capped: bool = func in BOUNDS or any(
+            a.capped for a in (*args, *kwargs.values()) if isinstance(a, Image)
+        )  # whether it holds a bound, behind which values may tell more
         self.values: Tensor = GRID if func is None else self._call(lambda image: image.values)
         self.straight = _straight(self.values)
         self.forms: dict[Straight, Form | None] = {}

@@ -30,7 +30,7 @@ class Spelled:
 
     def __init__(self, taps: Taps) -> None:
         self._taps = taps
-        self._formulas = Formulas(taps._unfollowed_here, self._is_of_data)
+        self._formulas = Formulas(taps._unfollowed_here, self._is_of_batch)
         self._ways: set[int] = set()  # the traces of passes that were followed
         self._met = False  # whether some pass held a formula, or went another way than those that were followed
 
@@ -53,10 +53,11 @@ class Spelled:
             step = step._replace(parts=NONE)
         return step
 
-    def judged(self) -> AbstractContextManager[None]:
+    def judged(self, step: Step | None) -> AbstractContextManager[None]:
         """Inside, the tracker need not judge what runs by its values."""
         tracker = self._taps._tracker
-        return nullcontext() if tracker is None else tracker.judged()
+        is_known = step is not None and (step.form is not None or step.image is None or not step.image.capped)
+        return tracker.judged() if tracker is not None and is_known else nullcontext()
 
     def _needs_no_look(self) -> bool:
         """Whether this pass is looked up, and those that were followed showed no formula; see `finish`."""
@@ -104,7 +105,7 @@ class Spelled:
             return y
         self._take_back(step)
         if known is None or z is None or not is_pre_activation(z):
-            with self.judged():
+            with self.judged(step):
                 y = run()
             self._tell(step, func, y)
             self._formulas.note(step, y, NOBODY)
@@ -128,6 +129,14 @@ class Spelled:
             if (base, number) in calls:
                 taps._set_aside(base, number, entry)
                 taps._crossed[k] = (base, number, entry._replace(layout=None), sure, behind)
+
+    def _is_of_batch(self, t: Tensor) -> bool:
+        """Whether a number is known to be made of the batch; one that Python made is not."""
+        tracker = self._taps._tracker
+        if tracker is None:
+            return False
+        with tracker.quiet():
+            return tracker.owners(t).behind > 0
 
     def _is_of_data(self, t: Any) -> bool:
         """Whether a tensor is known to depend on points."""

@@ -42,6 +42,7 @@ from .spelled import Spelled
 from .trace import Mark, Trace
 
 OTHERWISE = "the model went another way in this pass than in those that were followed"
+UNSURE, SURE, OF_LOSSES, BOUND = range(4)  # whether an activation is a layer: of losses and bounds, its use decides
 
 
 class Taps:
@@ -109,8 +110,7 @@ class Taps:
         self._sizes: Sizes | None = None  # where a pass cannot be followed
         self._masks, self._spelled = Masks(), Spelled(self)
         self._selecting = Selecting(self) if getattr(watcher, "selects", False) else None
-        # Calls of this pass; sure, if nothing but a layer; None for what may be a guard.
-        self._crossed: list[tuple[str, int, Entry, bool | None, int]] = []
+        self._crossed: list[tuple[str, int, Entry, int, int]] = []  # calls of this pass: how sure, and what is behind
         self._deaf = 0
         self._quick = False  # whether this pass is seen by the hooks on its activations alone
         self._shown: dict[
@@ -377,11 +377,11 @@ class Taps:
             if entry.layout is None:  # it is part of another
                 continue
             outputs = [o.behind for _, o in found if o.behind >> INPUTS + k & 1]
-            if families.is_compared(k, behind, outputs if sure is False else ()):
+            if families.is_compared(k, behind, outputs if sure == OF_LOSSES else ()):
                 why = f"seems to be part of a loss: {why}is compared with what came with the batch"
-            elif sure is None and not families.fed >> INPUTS + k & 1:
+            elif sure == BOUND and not families.fed >> INPUTS + k & 1:
                 why = "bounds what meets no weights again: taken for a guard"
-            elif sure is False and not reached >> INPUTS + k & 1:
+            elif sure in (UNSURE, OF_LOSSES) and not reached >> INPUTS + k & 1:
                 why = f"seems to be part of a loss: {why}leaves the model only in a mean over points"
             else:
                 continue
@@ -427,9 +427,12 @@ class Taps:
             return activate()
         with tracker.quiet():
             y = self._watched(entry, z, activation, inplace, activate)
-            one = not z.ndim or (z.numel() == 1 and not owners.of_points(z))  # a hinge on a mean over points
-            sure: bool | None = owners.pure and entry.layout.units and not one and not is_of_losses(activation)
-            sure = None if step is not None and step.is_bound else sure
+            # A hinge on a mean over points, or on a statistic over them for each unit.
+            known = any(before.layout is not None and before.layout.points for _, _, before, *_ in self._crossed)
+            few = z.numel() == 1 or (known and z.numel() <= entry.layout.place.width)
+            one = not z.ndim or (few and not owners.of_points(z))
+            sure = SURE if owners.pure and entry.layout.units and not one else UNSURE
+            sure = BOUND if step is not None and step.is_bound else OF_LOSSES if is_of_losses(activation) else sure
             self._cross(z if y is None else y, owners, (base, number, entry, sure))
         return y
 
@@ -468,7 +471,7 @@ class Taps:
         finally:
             self._deaf -= 1
 
-    def _cross(self, y: Any, owners: Owners, key: tuple[str, int, Entry, bool | None]) -> None:
+    def _cross(self, y: Any, owners: Owners, key: tuple[str, int, Entry, int]) -> None:
         """The activation's result has the owners of its input, and lies behind it."""
         assert self._tracker is not None
         if isinstance(y, Tensor) and y.ndim == owners.point.ndim:

@@ -31,8 +31,8 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     data = [o for o in owners if o.data]
     if not data:
         return _plain_units(op, owners, ndim)
-    if len(data) == 2 and op.name.rstrip("_") in ADDS:
-        families.sums.add((data[0].behind, data[1].behind))
+    if data and op.name.rstrip("_") in ADDS:
+        families.sums.add((data[0].behind, data[1].behind if len(data) > 1 else 0))
     point, unit = aligned(data[0].point, ndim), aligned(data[0].unit, ndim)
     for o in data[1:]:
         point, unit = joined(point, aligned(o.point, ndim)), refined(unit, aligned(o.unit, ndim), families.summed)
