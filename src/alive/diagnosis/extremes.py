@@ -33,8 +33,16 @@ def _maps(z: Tensor, grid: Grid) -> Tensor:
 
 
 def _scattered(z: Tensor, place: Scattered, points: int) -> tuple[Ends | None, Ends | None]:
-    flat = z.reshape(-1)
-    flat = flat.to(torch.promote_types(z.dtype, torch.float32))
-    groups = ((place.unit, place.width), (place.point, points))
-    units, rows = (None if group is None else by_group(flat, group.to(z.device), count) for group, count in groups)
+    z = z.to(torch.promote_types(z.dtype, torch.float32))
+    groups = ((place.units, place.width), (place.points, points))
+    units, rows = (None if group is None else _by_group(z, group.to(z.device), count) for group, count in groups)
     return units, rows
+
+
+def _by_group(z: Tensor, group: Tensor, count: int) -> Ends:
+    """Extremes by group, first over the axes along which a group does not change."""
+    over = [d for d, n in enumerate(group.shape) if n == 1 and z.shape[d] > 1]
+    if not over:
+        return by_group(z.reshape(-1), group.expand(z.shape).reshape(-1), count)
+    top, bottom = z.amax(over).reshape(-1), z.amin(over).reshape(-1)
+    return by_group(top, group.reshape(-1), count)[0], by_group(bottom, group.reshape(-1), count)[1]

@@ -209,8 +209,10 @@ def _on_grid(z: Tensor, layout: Layout, points: int) -> Tensor:
 
 def _scattered(z: Tensor, place: Scattered, points: int) -> Tensor | None:
     """The mean of each unit for each point [N, C]; None where some point does not meet some unit."""
-    if place.point is None or place.unit is None:
+    if place.points is None or place.units is None or z.numel() < points * place.width:
         return None
+    assert place.point is not None
+    assert place.unit is not None
     size = points * place.width
     cell = (place.point * place.width + place.unit).clamp(max=size).to(z.device)
     counts = torch.bincount(cell, minlength=size)[:size]

@@ -35,8 +35,8 @@ def classify(top: Tensor, bottom: Tensor, activation: Activation) -> Tensor:
     [1, 2, 0, 3]
     """
     state = torch.full(top.shape, State.NONLINEAR, dtype=torch.int8, device=top.device)
-    state[(bottom > activation.cutoff) & (top <= activation.ceiling)] = State.LINEAR
-    state[(top <= activation.cutoff) | (bottom >= activation.ceiling)] = State.DEAD
-    state[~(top.isfinite() & bottom.isfinite())] = State.BROKEN
-    state[(top == -torch.inf) & (bottom == torch.inf)] = State.DEAD
+    state.masked_fill_((bottom > activation.cutoff) & (top <= activation.ceiling), int(State.LINEAR))
+    state.masked_fill_((top <= activation.cutoff) | (bottom >= activation.ceiling), int(State.DEAD))
+    state.masked_fill_(~(top.isfinite() & bottom.isfinite()), int(State.BROKEN))
+    state.masked_fill_((top == -torch.inf) & (bottom == torch.inf), int(State.DEAD))
     return state

@@ -31,30 +31,38 @@ class Given(NamedTuple):
 def recipe(op: Op, which: int) -> Recipe | None:
     """How one of the results is made, if it is of weights; the data may choose some rows of them, by whole numbers."""
     found = [(t, op.of(t)) for t in op.tensors()]
+    if not any(o.weight or o.made is not None for _, o in found):
+        return None
     recipes = [o.made for _, o in found if o.made is not None]
     depth = 1 + max((made.depth for made in recipes), default=0)
     asked = [t for t, o in found if o.data and not o.is_foreign and o.made is None]
-    if not (recipes or any(o.weight for _, o in found)) or depth > DEEP:
-        return None
-    if any(t.is_floating_point() or t.dtype == torch.bool or t.ndim != 1 for t in asked):
+    if depth > DEEP or any(t.is_floating_point() or t.dtype == torch.bool or t.ndim != 1 for t in asked):
         return None
     chosen = max([*map(len, asked), *(made.chosen for made in recipes)], default=0)
     written = {id(t) for t in op.written()}
     result = (op.written() or op.outputs())[which]
-    given = tree_map(lambda value: _given(op, value) if isinstance(value, Tensor) else value, op.given)
-    plain = [value for value in tree_leaves(op.given) if not isinstance(value, Tensor)]
+    if len(written) > 1:
+        return None
+    given = {name: _argument(op, value) for name, value in op.given.items()}
+    plain = [value for value in tree_leaves(list(op.given.values())) if not isinstance(value, Tensor)]
     step = _Step(op.func, op.name.rstrip("_"), given, which, tuple(result.shape), chosen, hash((op.func, str(plain))))
     copies = step.name in COPYING or any(made.copies for made in recipes)
     steady = all(made.steady for made in recipes) and not any(
         t.is_floating_point() for t, o in found if o.made is None and not o.weight
     )
     numbers = step.blended if _blends(op) else step.replayed
-    return Recipe(numbers, depth, chosen, copies, steady) if len(written) < 2 else None
+    return Recipe(numbers, depth, chosen, copies, steady)
 
 
 def _blends(op: Op) -> bool:
     """Whether an operation works entry by entry, where signs or rounding would make different numbers equal."""
-    return torch.Tag.pointwise in op.func.tags and op.name.rstrip("_") != "copy"
+    return op.signature.pointwise and op.name.rstrip("_") != "copy"
+
+
+def _argument(op: Op, value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_argument(op, item) for item in value]
+    return _given(op, value) if isinstance(value, Tensor) else value
 
 
 def _given(op: Op, t: Tensor) -> Any:

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ..torch_private import storage_id
 from .copies import ranked, signatures
+from .memo import Memo
 from .op import Op
-from .owners import ANYTHING, INPUTS, NONE
+from .owners import ANYTHING, INPUTS, LOST, NONE, refined
 
 KEEPS = frozenset(
     [
@@ -76,6 +77,7 @@ class Families:
         self.storages: set[int] = set()  # of parameters
         self._single: set[int] = set()  # the first units of families that have one for each number of a weight
         self.points: int | None = None  # of the batch
+        self.memo = Memo()
         self.fed = 0  # bits of the activations whose results were weighted again, and of tensors of the batch that were
         self.inputs = 0  # the bits of tensors of the batch
         self.sums: set[tuple[int, int]] = set()  # what was added to what, by the bits behind both
@@ -144,7 +146,17 @@ class Families:
             shape[axis] = size
         if own > 1:
             shape[0] = own
-        return torch.arange(family.start, family.start + family.size, dtype=torch.int32).view(shape)
+        return self._row(family.start, family.size, shape)
+
+    def _row(self, start: int, size: int, shape: Sequence[int]) -> Tensor:
+        """Units in order: the same tensor every time, so that what is made of it is known."""
+        return self.memo(
+            (start, size, *shape), (), lambda: torch.arange(start, start + size, dtype=torch.int32).view(*shape)
+        )
+
+    def refined(self, a: Tensor, b: Tensor) -> Tensor:
+        """Unit of a sum."""
+        return self.memo("refined", (a, b), lambda: refined(a, b, self.summed))
 
     def one_by_one(self, op: Op, weight: Tensor) -> Tensor:
         """A unit for each number of a weight."""
@@ -224,7 +236,7 @@ class Families:
             self._known[key] = self._all[-1]
         start = self._known[key].start + index * size
         shape = [size if d == axis else 1 for d in range(ndim)]
-        return torch.arange(start, start + size, dtype=torch.int32).view(shape)
+        return self._row(start, size, shape)
 
     def trace(self, op: Op, parent: Hashable, child: Hashable) -> None:
         """Weights were computed from others: if they are a slice of a stack, as an expert's are, remember which."""
@@ -291,6 +303,11 @@ class Families:
                 found.append((None if family is None else family.key, start, start + k - begin))
                 begin = k
         return tuple(found)
+
+    def last(self, unit: Tensor) -> Family | None:
+        """The family of the units of a tensor: the last one, where there are several."""
+        named = unit[(unit >= 0) & (unit != LOST)]
+        return self.of(int(named.max())) if named.numel() else None
 
     def of(self, unit: int) -> Family:
         """The family of a unit."""

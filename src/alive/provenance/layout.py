@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -66,16 +68,28 @@ def _unfolded(z: Tensor, axis: int, count: int, fold: str) -> Tensor:
     return own.flatten(2)
 
 
-class Scattered(NamedTuple):
-    """The point and the unit of each entry of the flattened tensor, as places in 0 ... n−1; None where unknown.
+@dataclass(frozen=True, eq=False)
+class Scattered:
+    """The point and the unit of each entry, as places in 0 ... n−1; None where unknown.
 
-    Entries of point n are nobody's, as those of a buffer that is not full.
+    `points` and `units` have size 1 along every axis on which they do not vary. Entries of point n are
+    nobody's, as those of a buffer that is not full.
     """
 
     shape: torch.Size
-    point: Tensor | None
-    unit: Tensor | None
+    points: Tensor | None
+    units: Tensor | None
     width: int  # how many units there are
+
+    @cached_property
+    def point(self) -> Tensor | None:
+        """The point of each entry of the flattened tensor."""
+        return None if self.points is None else self.points.expand(self.shape).reshape(-1)
+
+    @cached_property
+    def unit(self) -> Tensor | None:
+        """The unit of each entry of the flattened tensor."""
+        return None if self.units is None else self.units.expand(self.shape).reshape(-1)
 
     def fits(self, z: Tensor, points: int) -> bool:
         """Only a tensor of the same shape can have the same layout."""
@@ -297,8 +311,5 @@ def _partly(unit: Tensor | None, family: Family | None, placed: bool) -> bool:
 
 
 def _scattered(point: Tensor | None, numbered: tuple[Tensor, int] | None, z: Tensor) -> Scattered:
-    rows = None if point is None else point.expand(z.shape).reshape(-1).long()
-    if numbered is None:
-        return Scattered(z.shape, rows, None, 0)
-    unit, count = numbered
-    return Scattered(z.shape, rows, unit.expand(z.shape).reshape(-1).long(), count)
+    unit, count = (None, 0) if numbered is None else numbered
+    return Scattered(z.shape, None if point is None else point.long(), None if unit is None else unit.long(), count)

@@ -48,6 +48,15 @@ class Memory:
             found = held.seen[place] = _view(_flat(held, t), t)
         return found
 
+    def knows(self, t: Tensor) -> bool:
+        """Whether a view needs no look: this one was seen, or what lies in each byte is known."""
+        held = self._held.get(storage_id(t))
+        if held is None:
+            return False
+        if held.whole is not None:
+            return held.whole.data and not held.whole.choice and held.whole.made is None
+        return geometry(t) in held.seen
+
     def put(self, t: Tensor, owners: Owners) -> None:
         """Note the owners of a tensor that was made, or seen for the first time."""
         key = storage_id(t)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,34 +17,55 @@ PLACES = ("scatter", "index", "masked_scatter", "_index", "_unsafe_index")  # wh
 Results = Owners | Sequence[Owners | None]
 
 
+class Signature(NamedTuple):
+    """What the schema of an operator says, read once: its name, its arguments with their defaults, and its kind."""
+
+    name: str
+    defaults: dict[str, Any]
+    marked: tuple[str, ...]  # arguments that are written to
+    pointwise: bool
+    is_view: bool
+    moves_itself: bool  # as `t_` does
+
+
+@cache
+def signature(func: Any) -> Signature:
+    """The signature of an operator."""
+    schema = schema_of(func)
+    marked = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
+    kinds = (torch.Tag.pointwise in func.tags, func.is_view, torch.Tag.inplace_view in func.tags)
+    return Signature(schema.name.split("::")[1], {a.name: a.default_value for a in schema.arguments}, marked, *kinds)
+
+
 class Op:
     """A call of an operator: its arguments by name, and the owners of the tensors among them."""
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owners: Callable[[Tensor], Owners]):
         self.func = func
-        schema = schema_of(func)
-        self.name: str = schema.name.split("::")[1]
-        self.given = dict(zip((a.name for a in schema.arguments), args, strict=False)) | kwargs
-        self._schema, self._owners = schema, owners
-        self._known: dict[int, tuple[Tensor, Owners]] = {}
+        self.signature = signature(func)
+        self.name = self.signature.name
+        self.given: dict[str, Any] = {**dict(zip(self.signature.defaults, args, strict=False)), **kwargs}
+        self._owners = owners
+        self._known: dict[int, tuple[Tensor, Owners]] = {}  # of the arguments, before they are written to
+        self._tensors = [t for name, value in self.given.items() if name != "out" for t in _tensors(value)]
+        self._written = [t for name in self.signature.marked for t in _tensors(self[name])]
         self.out: Any = None
         self.fault = ""  # why it is not followed, where that is our own fault
         self.ties: list[tuple[int, int]] = []  # inputs that it lays beside one another, point by point
 
     def __getitem__(self, name: str) -> Any:
         """An argument by its name in the schema, or its default."""
-        if name in self.given:
-            return self.given[name]
-        return next((a.default_value for a in self._schema.arguments if a.name == name), None)
+        return self.given[name] if name in self.given else self.signature.defaults.get(name)
 
     def __contains__(self, name: str) -> bool:
-        return any(a.name == name for a in self._schema.arguments)
+        return name in self.signature.defaults
 
     def of(self, t: Tensor) -> Owners:
-        """The owners of a tensor, as it was when first asked for."""
-        if id(t) not in self._known:
-            self._known[id(t)] = t, self._owners(t)  # held, so that no other takes its id
-        return self._known[id(t)][1]
+        """The owners of a tensor."""
+        known = self._known.get(id(t))
+        if known is None:
+            known = self._known[id(t)] = t, self._owners(t)
+        return known[1]
 
     def asked(self, index: Tensor) -> Owners:
         """The owners of an index; one that comes from outside is a constant, whose values hold in this pass."""
@@ -52,14 +74,11 @@ class Op:
 
     def tensors(self) -> Iterator[Tensor]:
         """All tensors among the arguments, except those that are only written to."""
-        for name, value in self.given.items():
-            if name != "out":
-                yield from _tensors(value)
+        return iter(self._tensors)
 
     def written(self) -> list[Tensor]:
         """The tensors that the operation changes."""
-        marked = [a.name for a in self._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-        return [t for name in marked for t in _tensors(self[name])]
+        return self._written
 
     def outputs(self) -> list[Tensor]:
         """The tensors it returned."""
@@ -67,7 +86,7 @@ class Op:
 
     def source(self) -> Hashable:
         """What a result without points is made of."""
-        plain = [(k, v) for k, v in self.given.items() if not any(True for _ in _tensors(v))]
+        plain = [(k, v) for k, v in self.given.items() if not _tensors(v)]
         return hash((str(self.func), str(plain), *(self.of(t).source for t in self.tensors())))
 
     def plain(self, ndim: int) -> Owners:
@@ -95,9 +114,7 @@ class Op:
         self.ties += [(a.inputs, b.inputs) for a, b in pairwise(rows) if a.inputs != b.inputs]
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
+def _tensors(value: Any) -> Sequence[Tensor]:
+    if isinstance(value, Tensor):
+        return (value,)
+    return [t for item in value for t in _tensors(item)] if isinstance(value, list | tuple) else ()

@@ -19,6 +19,7 @@ LOST = 1 << 30  # not understood
 UNSEEN = "what they are made of comes from outside, where nothing was followed, as in another thread or process"
 ANYTHING = -1  # in `behind`: all bits
 INPUTS = 32  # bits in `behind` for tensors of the batch, the last for all that are more; those of activations follow
+ROOM = 16  # numbers an owner, up to which a table of all numbers between the least and the most is made
 
 
 class Recipe(NamedTuple):
@@ -85,9 +86,17 @@ class Owners(NamedTuple):
         return has_points(self) or (t.numel() > 1 and (self.behind == ANYTHING or bool((self.point == LOST).any())))
 
 
-def nobody(ndim: int, code: int = NONE) -> Tensor:
-    """One code for all entries of a tensor of that rank."""
+def _nobody(ndim: int, code: int) -> Tensor:
     return torch.full((1,) * ndim, code, dtype=torch.int32)
+
+
+USUAL = {(ndim, code): _nobody(ndim, code) for ndim in range(7) for code in (NONE, MANY, LOST)}
+
+
+def nobody(ndim: int, code: int = NONE) -> Tensor:
+    """One code for all entries of a tensor of that rank; owners are never written to, so that one tensor does."""
+    usual = USUAL.get((ndim, code))
+    return _nobody(ndim, code) if usual is None else usual
 
 
 def constant(ndim: int, source: Hashable, *, weight: bool = False) -> Owners:
@@ -163,7 +172,12 @@ def squeezed(owner: Tensor) -> Tensor:
 
 def varying(owner: Tensor) -> list[int]:
     """The axes along which the owner really changes."""
-    return [d for d in range(owner.ndim) if owner.shape[d] > 1 and bool((owner != owner.narrow(d, 0, 1)).any())]
+    return [d for d in range(owner.ndim) if varies(owner, d)]
+
+
+def varies(owner: Tensor, axis: int) -> bool:
+    """Whether the owner really changes along an axis."""
+    return owner.shape[axis] > 1 and not torch.equal(owner, owner.narrow(axis, 0, 1).expand_as(owner))
 
 
 def spread(owner: Tensor) -> list[int]:
@@ -178,16 +192,18 @@ def spread(owner: Tensor) -> list[int]:
 
 def compact(owner: Tensor) -> Tensor:
     """The same with size 1 along every axis on which it does not vary."""
-    for axis in range(owner.ndim):
-        if owner.shape[axis] > 1 and torch.equal(owner, owner.narrow(axis, 0, 1).expand_as(owner)):
+    for axis, size in enumerate(owner.shape):
+        if size > 1 and not varies(owner, axis):
             owner = owner.narrow(axis, 0, 1)
     return owner
 
 
 def joined(a: Tensor, b: Tensor) -> Tensor:
     """Owner of a sum: constants and statistics give way; two different owners are lost."""
-    if a is b:
+    if a is b or (a.ndim == b.ndim and b is USUAL.get((b.ndim, NONE))) or (a.shape == b.shape and torch.equal(a, b)):
         return a
+    if a.ndim == b.ndim and a is USUAL.get((a.ndim, NONE)):
+        return b
     both = torch.maximum(a, b)
     clash = (a >= 0) & (b >= 0) & (a != b)
     return both.masked_fill_(clash, LOST) if bool(clash.any()) else both
@@ -210,21 +226,51 @@ def refined(a: Tensor, b: Tensor, summed: Callable[[Tensor, Tensor], Tensor] = l
     Units that lie side by side, as on the two branches of a skip, are `summed`; a gate of one unit gives way to what
     it gates; and units that lie across each other, as in an outer sum, are lost.
     """
-    real = (a >= 0) & (b >= 0)
-    if not bool((real & (a != b)).any()):
-        return torch.maximum(a, b)
-    if bool((a == LOST).any()) or bool((b == LOST).any()):
-        return torch.full_like(torch.maximum(a, b), LOST)
-    a, b = torch.broadcast_tensors(a, b)
-    pairs = torch.stack([a[real], b[real]]).unique(dim=1)
-    kinds = [len(row.unique()) for row in pairs]
-    later = int(pairs[1].max() >= pairs[0].max())  # where both are as fine, the later operation gives the names
-    for which in sorted((0, 1), key=lambda k: (-kinds[k], k != later)):
-        chosen, other = (a, b) if which == 0 else (b, a)
-        if kinds[which] == pairs.shape[1] and not bool(((chosen < 0) & (other >= 0)).any()):
-            found = summed(chosen, other) if kinds[0] == kinds[1] > 1 else chosen
-            return squeezed(found).clone()
-    return torch.full_like(a, LOST)
+    if a is b:
+        return a
+    ndim = max(a.ndim, b.ndim)
+    a, b = aligned(a, ndim), aligned(b, ndim)
+    if a.shape != b.shape and a.numel() and b.numel():  # else what does not vary would unfold
+        a, b = compact(a), compact(b)
+    if (told := _told_apart(a, b)) is None:
+        real = (a >= 0) & (b >= 0)
+        if not bool((real & (a != b)).any()):
+            return torch.maximum(a, b)
+        if bool((a == LOST).any()) or bool((b == LOST).any()):
+            return nobody(ndim, LOST)
+        here, there = (owner[real] for owner in torch.broadcast_tensors(a, b))
+        told = _tells(here, there), _tells(there, here)
+    later = int(b.max() >= a.max())  # where both are as fine, the later operation gives the names
+    whole = torch.broadcast_tensors(a, b)
+    for which in (later, 1 - later):
+        chosen, other = whole[which], whole[1 - which]
+        if told[which] and not bool(((chosen < 0) & (other >= 0)).any()):
+            several = all(told) and not _is_one(a[a >= 0])
+            return squeezed(summed(chosen, other) if several else chosen).clone()
+    return nobody(ndim, LOST)
+
+
+def _told_apart(a: Tensor, b: Tensor) -> tuple[bool, bool] | None:
+    """Of units along some axes and units along the rest, all of which meet: whether one says what the other is."""
+    if any(n > 1 and m > 1 for n, m in zip(a.shape, b.shape, strict=True)) or not a.numel() or not b.numel():
+        return None
+    if any(int(owner.min()) < 0 or int(owner.max()) == LOST for owner in (a, b)):
+        return None
+    return _is_one(b), _is_one(a)
+
+
+def _is_one(owner: Tensor) -> bool:
+    """Whether all entries are the same."""
+    return owner.numel() < 2 or not bool((owner != owner.flatten()[0]).any())
+
+
+def _tells(a: Tensor, b: Tensor) -> bool:
+    """Whether wherever one owner lies in a row, there is always the same in another row."""
+    least, most = int(a.min()), int(a.max())
+    at = (a - least).long() if most - least < ROOM * len(a) else a.unique(return_inverse=True)[1]
+    found = b.new_empty(int(at.max()) + 1)
+    found[at] = b  # any of them
+    return torch.equal(found[at], b)
 
 
 def regrouped(owner: Tensor, old: Sequence[int], new: Sequence[int]) -> Tensor:

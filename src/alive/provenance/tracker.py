@@ -34,12 +34,13 @@ from ..torch_private import (
 from .choices import Choices
 from .copies import recipe
 from .families import Families, Family
+from .glimpse import Glimpse, may_be_one_sided, may_gate_itself, values_of
 from .looked_up import made_of
 from .masking import WRITES, looks_up, masks_units
 from .memory import Memory
 from .one_sided import gates_itself, is_one_sided
 from .op import Op, Results
-from .owners import LOST, Owners, constant, foreign, lost
+from .owners import Owners, constant, foreign, lost
 from .pairing import Pairing
 from .rules import RULES, attended_by, elementwise, viewed
 from .threads import Threads
@@ -55,6 +56,7 @@ ELSEWHERE = "runs in a thread of its own, where activations are not seen: what t
 RUN_FUNCTIONS = {"while_loop", "map_impl", "scan", "associative_scan"}  # higher-order operators
 SPELLS = {"mul", "div", "where", "maximum", "minimum", "fmax", "fmin", "add"}  # with which a leaky one may end
 MAKES_Z = {"addmm", "mm", "bmm", "baddbmm", "convolution", "native_batch_norm", "native_layer_norm", "stack", "cat"}
+BY_BYTES = {torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_.default}  # known by the bytes they show
 ONE_SIDED = {
     *(
         "relu",
@@ -92,7 +94,7 @@ class Tracker(TorchDispatchMode):
         self.broken = ""  # why nothing is known any more
         self.branched = False  # whether torch.cond took a branch: the next pass may take the other
         self._unseen = unseen
-        self._recent: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)
+        self._recent: deque[Glimpse] = deque(maxlen=RECENT)
         self._activated: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)  # what came out of activations
         self._uncompiled = Uncompiled()
         self._scalars = 0  # met so far, that came from outside
@@ -157,8 +159,7 @@ class Tracker(TorchDispatchMode):
 
     def family(self, owners: Owners) -> Family | None:
         """The operation that made the units of a tensor: the last one, where there are several."""
-        named = owners.unit[(owners.unit >= 0) & (owners.unit != LOST)]
-        return self.families.of(int(named.max())) if named.numel() else None
+        return self.families.memo("last", (owners.unit,), lambda: self.families.last(owners.unit))
 
     def owners(self, t: Tensor) -> Owners:
         """The owners of a tensor's entries."""
@@ -196,7 +197,7 @@ class Tracker(TorchDispatchMode):
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if self.deaf or schema_of(func) is None:
             return self._opaque(func, args, kwargs)
-        if schema_of(func).name in ("aten::as_strided", "aten::as_strided_"):  # it is known by the bytes it shows
+        if func in BY_BYTES:
             return func(*args, **kwargs)
         if schema_of(func).name == "aten::lift_fresh" and args[0].ndim and self.memory.get(args[0]) is None:
             self._put(args[0], foreign(args[0].ndim))
@@ -204,7 +205,7 @@ class Tracker(TorchDispatchMode):
         op, found, failure = None, None, None
         try:
             op = Op(func, args, kwargs, self.owners)
-            early = _early(func)
+            early = _early(op)
             if early is not None:
                 found = self._ruled(early, op)
         except Exception as error:
@@ -213,7 +214,8 @@ class Tracker(TorchDispatchMode):
         if op is not None and failure is None:
             op.out = out
             try:
-                self._note(op, found if early is not None else self._ruled(self._rule(op), op))
+                if not (op.signature.is_view and all(map(self.memory.knows, op.outputs()))):
+                    self._note(op, found if early is not None else self._ruled(self._rule(op), op))
             except Exception as error:
                 failure = error
         if failure is not None:
@@ -267,7 +269,7 @@ class Tracker(TorchDispatchMode):
         op.name = name
         if op.func.namespace == "aten" and name in RULES:
             return RULES[name]
-        if op.func.is_view:
+        if op.signature.is_view:
             return viewed
         return _unknown
 
@@ -286,21 +288,21 @@ class Tracker(TorchDispatchMode):
             self.pairing.tie(*tie)
         self._look(op)
         carried, tables = self.choices.follow(op), made_of(op)
-        if any(carried) and op.name not in RULES and torch.Tag.pointwise not in op.func.tags and not op.func.is_view:
+        known = op.name in RULES or op.signature.pointwise or op.signature.is_view
+        if not known and any(carried):
             self.choices.lose(reduce(int.__or__, carried))
         if written:
             for k, (t, owners, choice) in enumerate(zip(written, results, carried, strict=False)):
                 owners = owners or lost(t.ndim, op.fault or f"{op.func} is not followed")
                 self.memory.write(t, owners._replace(choice=choice, tables=tables, made=recipe(op, k)))
             return
-        for k, (t, owners, choice) in enumerate(
-            zip(outputs, [*results, *[None] * len(outputs)], carried, strict=False)
-        ):
-            owners = (owners or self._lost(op, t))._replace(tables=tables, made=recipe(op, k))
+        for k, (t, choice) in enumerate(zip(outputs, carried, strict=False)):
+            owners = (results[k] if k < len(results) else None) or self._lost(op, t)
             if not _fits(owners, t):
                 self.faults.append(f"{op.func}: owners {list(owners.point.shape)} of {list(t.shape)}")
                 owners = self._lost(op, t)
-            self._put(t, owners._replace(choice=choice) if owners.choice != choice else owners)
+            owners = owners._replace(choice=choice, tables=tables, made=recipe(op, k))
+            self._put(t, owners)
             if owners.weight:
                 self._name(op, owners)
 
@@ -311,10 +313,10 @@ class Tracker(TorchDispatchMode):
 
     def _look(self, op: Op) -> None:
         """Report one-sided operations that no tap saw: by name, or by what they do to values."""
-        if not any(self.owners(t).data for t in op.tensors()):
+        if not any(op.of(t).data for t in op.tensors()):
             return
         if op.name.startswith("scatter") and isinstance(src := op["src"], Tensor):
-            wrote = self.owners(src)
+            wrote = op.of(src)
             if wrote.picked and not wrote.choice:  # else a tap saw who was chosen
                 self._unseen("topk")
         kind = "" if self._judged else self._kind(op)
@@ -326,7 +328,7 @@ class Tracker(TorchDispatchMode):
             self._recent.clear()  # what comes behind it would show the same again
         for y in op.outputs() if _computes(op) else ():
             if _has_values(y) and not op.written():
-                self._recent.append(weakref.ref(y))
+                self._recent.append(Glimpse.of(y))
 
     def _kind(self, op: Op) -> str:
         """In which way an operation is one-sided, by its name or by what it does to values; empty if it is not."""
@@ -339,13 +341,22 @@ class Tracker(TorchDispatchMode):
         for y in (
             (op.written() or op.outputs()) if writes else op.outputs() if _computes(op) and not op.written() else ()
         ):
-            if _has_values(y):
-                before = [z.detach() for ref in self._recent if (z := ref()) is not None and z.shape == y.shape]
-                y = y.detach()
-                if before and bool((y == 0).any()) and any(is_one_sided(z, y) for z in before):
-                    return "a ReLU"
-                if op.name in SPELLS and any(gates_itself(z, y) for z in before):
-                    return "a leaky or smooth ReLU"
+            if _has_values(y) and (kind := self._compared(op, y)):
+                return kind
+        return ""
+
+    def _compared(self, op: Op, y: Tensor) -> str:
+        """In which way what came out is one-sided in something that came out shortly before."""
+        given = op["self"] if op.name in ("mul", "div") and not isinstance(op["other"], Tensor) else None
+        alike = [(g, z) for g in self._recent if (z := g.ref()) is not None and z.shape == y.shape and z is not given]
+        if not alike:
+            return ""
+        some, y = values_of(y), y.detach()
+        before = [(glimpse.now(z), z.detach()) for glimpse, z in alike]
+        if any(may_be_one_sided(few, some) and is_one_sided(z, y) for few, z in before):
+            return "a ReLU"
+        if op.name in SPELLS and any(may_gate_itself(few, some) and gates_itself(z, y) for few, z in before):
+            return "a leaky or smooth ReLU"
         return ""
 
     def _is_activated(self, t: Tensor) -> bool:
@@ -353,11 +364,11 @@ class Tracker(TorchDispatchMode):
         return any(storage_id(t) == storage_id(y) for ref in self._activated if (y := ref()) is not None)
 
     def _lost(self, op: Op, t: Tensor) -> Owners:
-        return op.lost(t.ndim) if any(self.owners(x).data for x in op.tensors()) else op.plain(t.ndim)
+        return op.lost(t.ndim) if any(op.of(x).data for x in op.tensors()) else op.plain(t.ndim)
 
     def _name(self, op: Op, owners: Owners) -> None:
         """What is made of a parameter is called after it; a slice says which."""
-        parent = next((self.owners(t).source for t in op.tensors() if self.owners(t).weight), None)
+        parent = next((op.of(t).source for t in op.tensors() if op.of(t).weight), None)
         self.families.trace(op, parent, owners.source)
         name = self._names.get(parent, "")
         if op.name in ("stack", "cat"):  # of slices of one, it is of that one
@@ -377,17 +388,19 @@ def _memory_of(t: Tensor) -> frozenset[int]:
 
 def _fits(owners: Owners, t: Tensor) -> bool:
     """Whether owners have the rank of a tensor, and along each axis its size or 1."""
-    return all(
-        owner.ndim == t.ndim and all(n in (1, m) for n, m in zip(owner.shape, t.shape, strict=True))
-        for owner in (owners.point, owners.unit)
-    )
+    shape = t.shape
+    for owner in (owners.point, owners.unit):
+        own = owner.shape
+        if own != shape and (len(own) != len(shape) or any(n not in (1, m) for n, m in zip(own, shape, strict=True))):
+            return False
+    return True
 
 
-def _early(func: Any) -> Callable[[Op, Families], Results] | None:
+def _early(op: Op) -> Callable[[Op, Families], Results] | None:
     """The rule of what may happen in place, which is read beforehand."""
-    if torch.Tag.pointwise in func.tags:
+    if op.signature.pointwise:
         return elementwise
-    return viewed if torch.Tag.inplace_view in func.tags else None
+    return viewed if op.signature.moves_itself else None
 
 
 def _unfollowed(t: Tensor) -> str:
@@ -401,7 +414,7 @@ def _unfollowed(t: Tensor) -> str:
 
 def _computes(op: Op) -> bool:
     """Whether an operation makes numbers that may be what units compute, or an activation of them."""
-    return torch.Tag.pointwise in op.func.tags or op.name in REDUCES or op.name in MAKES_Z
+    return op.signature.pointwise or op.name in REDUCES or op.name in MAKES_Z
 
 
 def _has_values(t: Tensor) -> bool:

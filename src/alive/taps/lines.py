@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
@@ -41,10 +43,16 @@ def line_of_call(outermost: nn.Module | None, *, inside: bool) -> str:
 
 def short(file: str) -> str:
     """A path as one would type it here, or from where packages lie."""
-    path, here = Path(file), []
+    here = ""
     with suppress(OSError):  # a folder that is gone
-        here = [Path.cwd()]
-    for base in (*here, *map(Path, sys.path)):
+        here = os.getcwd()
+    return _short(file, here, tuple(sys.path))
+
+
+@lru_cache(maxsize=256)
+def _short(file: str, here: str, packages: tuple[str, ...]) -> str:
+    path = Path(file)
+    for base in map(Path, (here, *packages)):
         if base.is_absolute() and path.is_relative_to(base):
             return str(path.relative_to(base))
     return str(path)

@@ -35,10 +35,10 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         families.sums.add((data[0].behind, data[1].behind if len(data) > 1 else 0))
     point, unit = aligned(data[0].point, ndim), aligned(data[0].unit, ndim)
     for o in data[1:]:
-        point, unit = joined(point, aligned(o.point, ndim)), refined(unit, aligned(o.unit, ndim), families.summed)
+        point, unit = joined(point, aligned(o.point, ndim)), families.refined(unit, aligned(o.unit, ndim))
     for o in owners:
         if not o.data:
-            unit = refined(unit, aligned(o.unit, ndim), families.summed)
+            unit = families.refined(unit, aligned(o.unit, ndim))
     more: dict[str, Any] = {}
     if any(_varies(t, d) for t in operands if not op.of(t).data for d in range(-ndim, 0) if point.shape[d] > 1):
         more["pure"] = False  # a number for each point that did not come with the batch, as targets

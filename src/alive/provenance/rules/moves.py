@@ -23,8 +23,13 @@ def viewed(op: Op, families: Families) -> Results:
         new = op.outputs()[0].shape
         return both(o, lambda owner: squeezed(regrouped(owner, x.shape, new)))
     args = [v for k, v in op.given.items() if k != "self"]
+    outs = op.outputs()
 
     def replay(owner: Tensor) -> list[Tensor]:
+        if outs and owner.numel() == 1:
+            return [nobody(t.ndim, int(owner)) for t in outs]
+        if op.name == "select" and owner.shape[op["dim"]] == 1:  # whichever it is, so that steps of a loop are alike
+            return [families.memo(("select", op["dim"]), (owner,), lambda: owner.squeeze(op["dim"]))]
         seen = op.func(owner.expand(x.shape), *args)
         return [squeezed(t) for t in (seen if isinstance(seen, list | tuple) else [seen])]
 

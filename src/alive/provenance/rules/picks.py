@@ -22,6 +22,7 @@ from ..owners import (
     reduced,
     spread,
     together,
+    varies,
     varying,
 )
 from .moves import told_apart
@@ -119,7 +120,7 @@ def gathered(op: Op, families: Families) -> Results:
         at = dim % out.ndim
         own = asked.point if op.name == "gather" else asked.point.view((1,) * at + (-1,) + (1,) * (out.ndim - at - 1))
         moved = _given(moved, own, [asked])
-    picked, placed = (asked.data and dim % max(x.ndim, 1) in varying(owner) for owner in (o.unit, o.point))
+    picked, placed = (asked.data and x.ndim > 0 and varies(owner, dim % x.ndim) for owner in (o.unit, o.point))
     along = dim % max(x.ndim, 1) in spread(o.point)
     result = moved._replace(placed=o.placed or placed or picked, picked=o.picked or picked, moved=o.moved or along)
     return result if asked.data or op.name == "gather" else told_apart(op, result, families)
@@ -173,27 +174,18 @@ def scattered(op: Op, families: Families) -> Results:
     if not operands:
         return op.plain(x.ndim)
     dim = dim % max(x.ndim, 1)
-    if x.ndim and op.name.startswith("index_"):
-        shape = [1] * x.ndim
-        shape[dim] = -1
-        full = [*x.shape[:dim], index.numel(), *x.shape[dim + 1 :]]
-        where = here(index).view(shape).expand(full)
-    else:
-        where = here(index)
+    where = here(index)
     adds = op.name in ("scatter_add", "index_add", "scatter_reduce", "index_reduce")
 
     def into(own: Tensor, given: Tensor) -> Tensor:
+        if x.ndim and op.name.startswith("index_"):
+            return _into_rows(own, given, dim, where.reshape(-1), x.shape[dim], adds)
         base = own.expand(x.shape).clone()
         given = given.expand(src.shape if isinstance(src, Tensor) and src.ndim else where.shape)
         given = (
             given[tuple(slice(0, n) for n in where.shape)] if given.ndim == where.ndim else given.expand(where.shape)
         )
-        if not adds:
-            return base.scatter(dim, where, given)
-        high = base.scatter_reduce(dim, where, given, "amax")
-        named = torch.where(given < 0, high.gather(dim, where), given)
-        low = torch.where(base < 0, high, base).scatter_reduce(dim, where, named, "amin")
-        return torch.where((low == high) | (high == LOST), high, MANY)
+        return _added(base, given, dim, where) if adds else base.scatter(dim, where, given)
 
     written = wrote or Owners(nobody(x.ndim), nobody(x.ndim), data=False)
     point = into(o.point, aligned(written.point, x.ndim)) if (o.data or written.data) else o.point
@@ -203,7 +195,7 @@ def scattered(op: Op, families: Families) -> Results:
     if adds and written.data and written.moved and _are_nodes(x, o, written, dim, families):
         point = torch.arange(x.shape[dim], dtype=torch.int32).view([-1 if d == dim else 1 for d in range(x.ndim)])
     by_data = asked.data
-    axis = dim in varying(o.unit) or (wrote is not None and dim in varying(wrote.unit))
+    axis = x.ndim > 0 and (varies(o.unit, dim) or (written.unit.ndim == x.ndim and varies(written.unit, dim)))
     result = op.made(compact(point), compact(unit), *operands)
     picked = result.picked or (by_data and axis)
     if not (wrote is not None and wrote.data):  # constants are written: no unit moves
@@ -216,6 +208,32 @@ def _are_nodes(x: Tensor, base: Owners, sent: Owners, dim: int, families: Famili
     if x.shape[dim] != families.points or spread(sent.point) != [dim]:
         return False
     return not has_points(base) or spread(base.point) == [dim]
+
+
+def _into_rows(own: Tensor, given: Tensor, dim: int, index: Tensor, size: int, adds: bool) -> Tensor:
+    """Owner after rows were written, or added, where an index says; unfolded along no axis on which neither varies."""
+    if own.shape[dim] == given.shape[dim] == 1 and torch.equal(own, given):
+        return own
+    shape = [max(n, m) for n, m in zip(own.shape, given.shape, strict=True)]
+    base = own.expand([*shape[:dim], size, *shape[dim + 1 :]]).clone()
+    given = given.expand([*shape[:dim], len(index), *shape[dim + 1 :]])
+    if adds and len(index.unique()) < len(index):
+        return _added(
+            base, given, dim, index.view([-1 if d == dim else 1 for d in range(own.ndim)]).expand(given.shape)
+        )
+    if adds:
+        old = base.index_select(dim, index)
+        high = torch.maximum(old, given)
+        given = torch.where((old < 0) | (given < 0) | (old == given) | (high == LOST), high, MANY)
+    return base.index_copy_(dim, index, given)
+
+
+def _added(base: Tensor, given: Tensor, dim: int, where: Tensor) -> Tensor:
+    """Owner of sums of entries that fall into one place, what lay there among them."""
+    high = base.scatter_reduce(dim, where, given, "amax")
+    named = torch.where(given < 0, high.gather(dim, where), given)
+    low = torch.where(base < 0, high, base).scatter_reduce(dim, where, named, "amin")
+    return torch.where((low == high) | (high == LOST), high, MANY)
 
 
 def put(op: Op, families: Families) -> Results:
@@ -257,7 +275,7 @@ def sorted_(op: Op, families: Families) -> Results:
         return [o, o]
     dim = (-1 if op["dim"] is None else op["dim"]) % x.ndim
     moved = both(o, lambda owner: owner.expand(x.shape).gather(dim, here(index)))
-    units, points = dim in varying(o.unit), dim in varying(o.point)
+    units, points = varies(o.unit, dim), varies(o.point, dim)
     found = moved._replace(
         point=compact(moved.point), unit=compact(moved.unit), placed=o.placed or points, picked=o.picked or units
     )
