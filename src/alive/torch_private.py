@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, nn, overrides
 from torch._C import DisableTorchFunction
 from torch._C import _EnableTorchFunction as EnableTorchFunction
 from torch._C._functorch import is_functorch_wrapped_tensor
@@ -19,7 +19,8 @@ from torch._subclasses import FakeTensor
 from torch.autograd import forward_ad
 from torch.fx import _symbolic_trace
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode as current_dispatch_mode
 from torch.utils._python_dispatch import _pop_mode as pop_dispatch_mode
 from torch.utils._python_dispatch import _push_mode as push_dispatch_mode
@@ -55,6 +56,7 @@ __all__ = [
     "is_transformed",
     "is_view",
     "keeps_graph",
+    "leave",
     "level_token",
     "modes_without_values",
     "module_call",
@@ -162,6 +164,14 @@ PRIVATE = (
     ),
     Private("torch.utils._python_dispatch._pop_mode", "the same", "the same"),
     Private("torch.utils._python_dispatch._push_mode", "the same", "the same"),
+    Private(
+        "torch.utils._python_dispatch._get_current_dispatch_mode_stack",
+        "taking our own mode off after a failure, whatever lies above it",
+        "leaving a mode takes off the one on top, whose ever it is",
+    ),
+    Private("torch.overrides._get_current_function_mode_stack", "the same for function modes", "the same"),
+    Private("torch.overrides._pop_mode", "the same", "the same"),
+    Private("torch.overrides._push_mode", "the same", "the same"),
     Private(
         "torch._C.DisableTorchFunction",
         "not showing function modes an operation twice",
@@ -297,6 +307,29 @@ def has_global_hooks() -> bool:
     of = torch.nn.modules.module
     kept = (of._global_forward_hooks, of._global_forward_pre_hooks)
     return any(kept) or bool(of._global_backward_hooks or of._global_backward_pre_hooks)
+
+
+def leave(mode: TorchDispatchMode | TorchFunctionMode) -> None:
+    """Take a mode off torch's stack, wherever it lies there; nothing, if it does not."""
+    kind: type[TorchDispatchMode] | type[TorchFunctionMode] = TorchFunctionMode
+    stack, pop, push = overrides._get_current_function_mode_stack, overrides._pop_mode, overrides._push_mode
+    if isinstance(mode, TorchDispatchMode):
+        kind, stack, pop, push = (
+            TorchDispatchMode,
+            _get_current_dispatch_mode_stack,
+            pop_dispatch_mode,
+            push_dispatch_mode,
+        )
+    if not any(own is mode for own in stack()):
+        return
+    above = []
+    while stack()[-1] is not mode:
+        above.append(pop())
+    try:
+        kind.__exit__(mode, None, None, None)
+    finally:
+        for own in reversed(above):
+            push(own)
 
 
 def schema_of(operator: Any) -> Any:

@@ -100,8 +100,10 @@ def census(
                 counted = counter.take(run)
                 total = counted if total is None else total.plus(counted)
     finally:
-        taps.remove()
-        modes.restore()
+        try:
+            taps.remove()
+        finally:
+            modes.restore()
     if total is None:
         raise AliveError(
             "the data has no batch", "Pass a loader with at least one point; is it exhausted, or its split empty?"

@@ -25,6 +25,7 @@ from ..torch_private import (
     TorchDispatchMode,
     current_dispatch_mode,
     is_functorch_wrapped_tensor,
+    leave,
     pop_dispatch_mode,
     push_dispatch_mode,
     schema_of,
@@ -44,7 +45,7 @@ from .owners import Owners, constant, foreign, lost
 from .pairing import Pairing
 from .rules import RULES, attended_by, elementwise, viewed
 from .threads import Threads
-from .uncompiled import Uncompiled
+from .uncompiled import UNCOMPILED
 
 RECENT = 8  # tensors that a result is compared with, to see whether it is one-sided
 REDUCES = {  # newer torch has a tag for them, 2.6 has not
@@ -96,7 +97,7 @@ class Tracker(TorchDispatchMode):
         self._unseen = unseen
         self._recent: deque[Glimpse] = deque(maxlen=RECENT)
         self._activated: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)  # what came out of activations
-        self._uncompiled = Uncompiled()
+        self._is_on = False
         self._scalars = 0  # met so far, that came from outside
         self._threads = Threads()
         self._names: dict[Any, str] = {}
@@ -180,15 +181,28 @@ class Tracker(TorchDispatchMode):
         return found
 
     def __enter__(self) -> Tracker:
-        self._uncompiled.__enter__()
-        self._threads.__enter__()
-        super().__enter__()
+        self._is_on = True
+        try:
+            UNCOMPILED.begin()
+            self._threads.__enter__()
+            super().__enter__()
+        except BaseException:
+            self.let_go()
+            raise
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        super().__exit__(*failure)
-        self._uncompiled.__exit__()
-        self._threads.__exit__()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Leave torch as it was, wherever the pass ended; nothing, if that was done."""
+        if self._is_on:
+            try:
+                leave(self)
+            finally:
+                self._is_on = False
+                self._threads.__exit__()
+                UNCOMPILED.end()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with DisableTorchFunction():  # function modes have seen the call already, by its own name

@@ -22,21 +22,27 @@ class Uncompiled(MetaPathFinder):
     """
 
     def __init__(self) -> None:
+        self._passes = 0
         self._stance: Any = None
 
-    def __enter__(self) -> Uncompiled:
-        if COMPILER in sys.modules:
+    def begin(self) -> None:
+        """A pass is followed."""
+        self._passes += 1
+        if self._stance is None and COMPILER in sys.modules:
             self._stance = torch.compiler.set_stance("force_eager")
-        else:
+        elif self._stance is None and self not in sys.meta_path:
             sys.meta_path.insert(0, self)
-        return self
 
-    def __exit__(self, *failure: Any) -> None:
+    def end(self) -> None:
+        """It has ended; the last of several gives back what was, in whichever order they end."""
+        self._passes -= 1
+        if self._passes > 0:
+            return
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         if self._stance is not None:
-            self._stance.__exit__(None, None, None)
-            self._stance = None
+            stance, self._stance = self._stance, None
+            stance.__exit__(None, None, None)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Of the compiler, how it is loaded, with one more step at the end; of all else nothing."""
@@ -49,7 +55,11 @@ class Uncompiled(MetaPathFinder):
 
             def loaded(module: ModuleType) -> None:
                 load(module)
-                self._stance = torch.compiler.set_stance("force_eager")
+                if self._passes:
+                    self._stance = torch.compiler.set_stance("force_eager")
 
             found.loader.exec_module = loaded  # type: ignore[method-assign]
         return found
+
+
+UNCOMPILED = Uncompiled()

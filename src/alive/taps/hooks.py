@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
-from ..torch_private import forget_forward_hook, forward_hooks_of, module_call
+from ..torch_private import forget_forward_hook, forward_hooks_of, leave, module_call
 from .kinds import JUMP, MASKS, READERS, UNIT_AXIS, is_pre_activation
 from .models import bare
 from .records import Place, Unseen, Watcher
@@ -35,6 +35,12 @@ class Mode(TorchFunctionMode):
     def __init__(self, taps: Taps) -> None:
         super().__init__()
         self.taps = taps
+
+    def __exit__(self, *failure: Any) -> None:
+        if torch.compiler.is_compiling():
+            super().__exit__(*failure)
+        else:  # what the model left on the stack stays
+            leave(self)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ..errors import AliveError
 from ..functional.activations import Activation
 from ..provenance import INPUTS, Layout, Owners, Pairing, Tracker, by_name, count, enter, read, tensors
-from ..torch_private import FakeTensor
+from ..torch_private import FakeTensor, leave
 from .batch import Batch, shapes_of
 from .book import Book, Entry
 from .closed import Closed
@@ -149,8 +149,11 @@ class Taps:
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        if self._running:
-            self._finish(None, failed=True)
+        try:
+            if self._running:
+                self._finish(None, failed=True)
+        finally:
+            self._let_go()
 
     @contextmanager
     def batch(self, batch: Any, points: int, *, follow: bool | None = None) -> Iterator[None]:
@@ -168,8 +171,8 @@ class Taps:
             with self._mode, tracker:  # the mode sees what is done between passes too
                 yield
         finally:
-            self._tracker = self._batch = None
-            self._is_traced = False
+            self._batch, self._is_traced = None, False
+            self._let_go()
 
     def _enter(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if self._running and self._elsewhere():
@@ -180,7 +183,12 @@ class Taps:
         if self._running and self._broken_off(place):
             self._finish(None, failed=True)
         if not self._running:
-            self._begin(place, module, (args, kwargs))
+            try:
+                self._begin(place, module, (args, kwargs))
+            except BaseException:  # of a pass that has not begun, torch tells no other hook
+                if not torch.compiler.is_compiling():
+                    self._let_go()
+                raise
         self._running.append(place)
         if place.activation is not None:
             z = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
@@ -338,17 +346,28 @@ class Taps:
     @contextmanager
     def _closing(self) -> Iterator[None]:
         """Whatever happens inside, nothing of ours is on torch's stacks afterwards."""
-        if self._is_own_mode:
-            self._mode.__exit__(None, None, None)
-        self._quick = self._is_own_mode = False
         try:
+            if self._is_own_mode:
+                self._mode.__exit__(None, None, None)
+            self._quick = self._is_own_mode = False
             yield
         finally:
+            if not torch.compiler.is_compiling():
+                self._let_go()
             self._masks.clear()
             self._spelled.clear()
-            if self._tracker is not None and self._batch is None:
+
+    def _let_go(self) -> None:
+        """Take what is ours off torch's stacks, wherever a pass ended; a batch keeps it until it is through."""
+        if self._batch is not None:
+            return
+        self._quick = self._is_own_mode = False
+        try:
+            leave(self._mode)
+        finally:
+            if self._tracker is not None:
                 tracker, self._tracker = self._tracker, None
-                tracker.__exit__(None, None, None)
+                tracker.let_go()
 
     def _understand(self, output: Any) -> None:
         """The pass is known as a whole now."""
