@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .families import Families
+from .glimpse import values_of
 from .op import Op
 from .owners import LOST, varying
 
@@ -73,7 +74,9 @@ def _is_mask(t: Tensor) -> bool:
     if t.dtype == torch.bool:
         return True
     t = t.detach()
-    if not t.is_floating_point() or not bool((t == 0).any()):
+    if not t.is_floating_point() or any(min(abs(a), abs(a - 1)) > 0.1 for a in values_of(t)):
+        return False
+    if not bool((t == 0).any()):
         return False
     return bool(((t == 0) | ((t - 1).abs() <= 4 * torch.finfo(t.dtype).eps)).all())
 

@@ -20,6 +20,7 @@ Results = Owners | Sequence[Owners | None]
 class Signature(NamedTuple):
     """What the schema of an operator says, read once: its name, its arguments with their defaults, and its kind."""
 
+    called: str
     name: str
     defaults: dict[str, Any]
     marked: tuple[str, ...]  # arguments that are written to
@@ -34,7 +35,8 @@ def signature(func: Any) -> Signature:
     schema = schema_of(func)
     marked = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
     kinds = (torch.Tag.pointwise in func.tags, func.is_view, torch.Tag.inplace_view in func.tags)
-    return Signature(schema.name.split("::")[1], {a.name: a.default_value for a in schema.arguments}, marked, *kinds)
+    name = schema.name.split("::")[1]
+    return Signature(str(func), name, {a.name: a.default_value for a in schema.arguments}, marked, *kinds)
 
 
 class Op:
@@ -87,7 +89,7 @@ class Op:
     def source(self) -> Hashable:
         """What a result without points is made of."""
         plain = [(k, v) for k, v in self.given.items() if not _tensors(v)]
-        return hash((str(self.func), str(plain), *(self.of(t).source for t in self.tensors())))
+        return hash((self.signature.called, str(plain), *(self.of(t).source for t in self.tensors())))
 
     def plain(self, ndim: int) -> Owners:
         """The owners of a result that depends on no point."""

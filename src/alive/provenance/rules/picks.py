@@ -40,7 +40,7 @@ def indexed(op: Op, families: Families) -> Results:
         return op.plain(out.ndim)
     if not o.data:
         return _looked_up(op, x, indices, out)
-    moved = both(o, lambda owner: op.func(owner.expand(x.shape), indices))
+    moved = both(o, lambda owner: _taken(op, owner, x, indices, out))
     by_data = any(a.data for a in asked)
     if by_data and not any(i.dtype in (torch.bool, torch.uint8) for i in indices if i is not None):
         moved = _given(moved, _asking(op, indices, out), asked)
@@ -57,6 +57,16 @@ def _is_whole(indices: Sequence[Tensor | None], x: Tensor) -> bool:
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     ends = (torch.equal(i.flatten(), torch.arange(x.shape[d])) for d, i in given if i.dtype == torch.long)
     return len(given) > 1 and all(i.dtype == torch.long for _, i in given) and all(ends)
+
+
+def _taken(op: Op, owner: Tensor, x: Tensor, indices: Sequence[Tensor | None], out: Tensor) -> Tensor:
+    """The owner of x[i]; where rows of one axis are taken, unfolded along no axis on which it does not vary."""
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if len(given) == 1 and given[0][1].ndim == 1 and out.numel():
+        axis = given[0][0]
+        return owner if owner.shape[axis] == 1 and x.shape[axis] > 1 else op.func(owner, indices)
+    moved: Tensor = op.func(owner.expand(x.shape), indices)
+    return moved
 
 
 def _index_axes(indices: Sequence[Tensor | None], counts: Callable[[Tensor], bool]) -> list[int]:
