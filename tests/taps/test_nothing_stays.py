@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from itertools import count
 from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 from hooks import hooks_of
 from torch import Tensor, nn
 from torch._C import _len_torch_dispatch_stack
-from torch.overrides import _len_torch_function_stack
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _len_torch_function_stack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import alive
 from alive import Jumpstart, census
 from alive.preflight import preflight
-from alive.provenance import choices, copies, families, memory, op, tracker
+from alive.provenance import choices, families, memory, op, tracker
 from alive.taps import hooks, kinds, selecting, taps
 
 
@@ -66,7 +67,6 @@ def state(model: nn.Module) -> dict[str, Any]:
         "stance": (dynamo.stance, dynamo.backend),
         "functorch": torch._C._functorch.maybe_current_level(),
         "attributes": [sorted(vars(m)) for m in model.modules()],
-        "random": torch.get_rng_state().sum().item(),
     }
 
 
@@ -89,3 +89,188 @@ def in_torch(at: int, error: type[BaseException]) -> Iterator[Callable[[], bool]
     bomb = Bomb(at, error)
     with bomb:
         yield lambda: bomb.left <= 0
+
+
+@contextmanager
+def in_ours(where: type, name: str, at: int, error: type[BaseException]) -> Iterator[Callable[[], bool]]:
+    """Every second time it throws when the call has done its work."""
+    real, left = getattr(where, name), at
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if not left and at % 2:
+            raise error("thrown")
+        found = real(*args, **kwargs)
+        if not left:
+            raise error("thrown")
+        return found
+
+    setattr(where, name, call)
+    try:
+        yield lambda: left <= 0
+    finally:
+        setattr(where, name, real)
+
+
+def by_census(model: nn.Module, x: Tensor) -> None:
+    census(model, [x, x[:5]])
+
+
+def by_gradient(model: nn.Module, x: Tensor) -> None:
+    census(model, x, gradient=True)
+
+
+def by_penalty(model: nn.Module, x: Tensor) -> None:
+    with Jumpstart(model) as keep:
+        for rows in (x, x, x[:5]):
+            loss = model(rows).square().sum() + keep.penalty()
+            if loss.requires_grad:
+                loss.backward()
+        model.zero_grad()
+
+
+def by_transform(model: nn.Module, x: Tensor) -> None:
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    model.eval()
+    try:
+        with Jumpstart(model):
+            torch.func.grad(lambda w: torch.func.functional_call(model, w, (x,)).sum())(weights)
+    finally:
+        model.train()
+
+
+def by_watching(model: nn.Module, x: Tensor) -> None:
+    alive.watch(model, x, every=1)(0)
+
+
+def by_preflight(model: nn.Module, x: Tensor) -> None:
+    preflight(model, x, draws=1)
+
+
+TOOLS = (by_census, by_gradient, by_penalty, by_transform, by_watching, by_preflight)
+MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "plain": nullcontext,
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "a stance": lambda: torch.compiler.set_stance("eager_on_recompile"),
+}
+OURS = (
+    *((tracker.Tracker, name) for name in ("__enter__", "__exit__", "_run", "_note", "_ruled", "_look", "owners")),
+    *((tracker.Tracker, name) for name in ("_put", "enter", "family")),
+    *((taps.Taps, name) for name in ("_see", "_found", "_enter", "_leave", "_begin", "_finish", "_watched")),
+    *((taps.Taps, name) for name in ("_cross", "_follow", "_understand", "_looked_up")),
+    *((memory.Memory, name) for name in ("put", "get", "write")),
+    *((kinds.Masks, name) for name in ("note", "read", "clear")),
+    *((selecting.Selecting, name) for name in ("_wait", "_settle", "chose")),
+    *((hooks.Mode, name) for name in ("__enter__", "__exit__")),
+    (op.Op, "__init__"),
+    (choices.Choices, "follow"),
+    (families.Families, "fresh"),
+)
+
+
+def expect_as_before(
+    tool: Callable[[nn.Module, Tensor], None],
+    mode: Callable[[], AbstractContextManager[Any]],
+    thrown: Callable[[int], AbstractContextManager[Callable[[], bool]]],
+    places: Iterable[int],
+) -> int:
+    """Throw at one place after another, until there are no more; how often something was thrown."""
+    torch.manual_seed(0)
+    model, x, times = Net(), torch.randn(8, 4), 0
+    for at in places:
+        with mode():
+            before = state(model)
+            with suppress(Stopped, KeyboardInterrupt, alive.AliveError), thrown(at) as fired:
+                tool(model, x)
+            assert state(model) == before, f"thrown at {at}"
+        if not fired():
+            break
+        times += 1
+    same = Net()
+    same.load_state_dict(model.state_dict())
+    assert torch.equal(model.eval()(x), same.eval()(x))
+    assert [(layer.name, layer.units, layer.points) for layer in census(model, x).layers] == [
+        (layer.name, layer.units, layer.points) for layer in census(same, x).layers
+    ]
+    return times
+
+
+ERRORS = (Stopped, KeyboardInterrupt)
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("tool", TOOLS)
+def test_wherever_torch_stops(tool: Callable[..., None], error: type[BaseException]) -> None:
+    assert expect_as_before(tool, nullcontext, lambda at: in_torch(at, error), range(1, 4000, 131)) > 0
+
+
+@pytest.mark.parametrize("tool", [by_census, by_penalty])
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_in_whichever_mode(tool: Callable[..., None], mode: Callable[[], AbstractContextManager[Any]]) -> None:
+    assert expect_as_before(tool, mode, lambda at: in_torch(at, Stopped), range(3, 4000, 171)) > 3
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("tool", [by_census, by_penalty])
+@pytest.mark.parametrize(("where", "name"), OURS, ids=[f"{where.__name__}.{name}" for where, name in OURS])
+def test_wherever_our_own_code_fails(
+    tool: Callable[..., None], where: type, name: str, error: type[BaseException]
+) -> None:
+    expect_as_before(tool, nullcontext, lambda at: in_ours(where, name, at, error), (1, 2, 20))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+@pytest.mark.parametrize("tool", TOOLS)
+def test_at_every_operation(
+    tool: Callable[..., None], mode: Callable[[], AbstractContextManager[Any]], error: type[BaseException]
+) -> None:
+    expect_as_before(tool, mode, lambda at: in_torch(at, error), count(1))
+
+
+def test_two_that_follow_one_pass_give_the_stance_back() -> None:
+    model, x = Net(), torch.randn(8, 4)
+    before = state(model)
+    first, second = Jumpstart(model.inside), census
+    with first:
+        second(model, x)
+        model(x)
+    looks = [taps.Taps(model, Looks()) for _ in range(2)]  # which end in the order in which they began
+    model(x)
+    for look in looks:
+        look.remove()
+    assert state(model) == before
+
+
+def test_what_a_model_leaves_on_the_stack_is_its_own() -> None:
+    class Other(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    other = Other()
+
+    class Enters(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            other.__enter__()
+            return torch.relu(x)
+
+    with Jumpstart(nn.Sequential(nn.Linear(4, 4), Enters())) as keep:
+        keep._recorder._root(torch.randn(3, 4))
+        assert _get_current_function_mode_stack() == [other]
+        other.__exit__(None, None, None)
+    assert not _len_torch_function_stack()
+
+
+class Looks:
+    """A watcher that does nothing."""
+
+    def begin(self) -> None: ...
+
+    def watch(self, call: Any) -> Any:
+        return call.activate()
+
+    def end(self, output: Any) -> None: ...

@@ -52,7 +52,10 @@ class Mode(TorchFunctionMode):
             if torch.compiler.is_compiling():
                 taps._is_traced = False
             else:
-                taps.trace.note(func, args, kwargs, out)
+                try:
+                    taps.trace.note(func, args, kwargs, out)
+                except Exception:  # a fault of ours is none of the model's
+                    taps.trace.lose()
         return out
 
     def _called(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
+from itertools import count
 from types import EllipsisType
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from ..torch_private import is_functorch_wrapped_tensor
 
 MOST = 1 << 16  # numbers of an index that are read
+LOST = count()
 
 
 def _named(words: str) -> frozenset[str]:
@@ -133,6 +135,10 @@ class Trace:
             self._made[id(out)] = (weakref.ref(out), self._structure, self._kind)
         else:
             self._put(out)
+
+    def lose(self) -> None:
+        """A call could not be read: no other pass is taken for this one."""
+        self._structure = hash((self._structure, next(LOST)))
 
     def made(self, out: Any) -> None:
         """This came out of what is not looked into."""
