@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..diagnosis import census
 from ..nn import Rectangular, ResNet
 from ..provenance import Tracker, enter, read
+from . import following
 from .figure import Figure, interleaved
 
 POINTS, BATCH = 1_000_000, 4096
@@ -52,6 +53,7 @@ def figures(rounds: int) -> Iterator[Figure]:
     yield Figure(f"the same over {MANY} batches, each", time["many"] / time["plain"] / MANY)
     yield from _signal(max(1, rounds // 5))
     yield Figure(f"following the first pass of {DEPTH} layers, seconds", _following(rounds), FOLLOWING)
+    yield from following.figures(max(1, rounds // 5))
 
 
 def _signal(rounds: int) -> Iterator[Figure]:

@@ -97,12 +97,12 @@ def _terms(runs: Runs) -> set[Hashable]:
 def _renumbered(z: Tensor, points: int, layout: Layout, places: Tensor, width: int) -> Layout:
     """The layout with other numbers for its units."""
     if isinstance(layout.place, Scattered):
-        assert layout.place.unit is not None
-        point, unit = layout.place.point, places[layout.place.unit]
+        assert layout.place.units is not None
+        point, unit = layout.place.points, places[layout.place.units]
     else:
         cells = layout.arrange(torch.arange(z.numel()).view(z.shape), points)
         rows, columns = torch.arange(len(cells))[:, None, None], places[None, :, None]
         point, unit = (torch.empty(z.numel(), dtype=torch.long) for _ in range(2))
         point[cells], unit[cells] = rows.expand_as(cells), columns.expand_as(cells)
-        point = point if layout.points else None
+        point, unit = point.view(z.shape) if layout.points else None, unit.view(z.shape)
     return layout._replace(place=Scattered(z.shape, point, unit, width), fixed=False, axes=None)
