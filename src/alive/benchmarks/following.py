@@ -27,6 +27,7 @@ class Experts(nn.Module):
         )
 
     def forward(self, h: Tensor) -> Tensor:
+        """The sum of what the chosen experts say."""
         weight, chosen = self.router(h).softmax(-1).topk(2, -1)
         out = torch.zeros_like(h)
         for e, expert in enumerate(self.experts):
@@ -43,6 +44,7 @@ class Masked(nn.Module):
         self.before, self.after, self.head = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Logits of the rows that go on."""
         z = F.relu(self.before(x))
         sums = z.sum(1)
         y: Tensor = self.head(F.relu(self.after(z[sums > sums.mean()])))
@@ -57,6 +59,7 @@ class Steps(nn.Module):
         self.given, self.state, self.head = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Logits of the last state."""
         h = x.new_zeros(len(x), x.shape[2])
         for t in range(x.shape[1]):
             h = F.relu(self.given(x[:, t]) + self.state(h) * 0.5)

@@ -286,6 +286,10 @@ class Families:
     def runs(self, units: Tensor) -> Runs | None:
         """Units by their numbers, as they are told in every pass; None where they cannot be."""
         values = units.flatten().tolist()
+        if values and values[0] >= 0 and values == list(range(values[0], values[0] + len(values))):  # nearly always
+            own = self.of(values[0])
+            if values[-1] < own.start + own.size and own.key is not None and not own.ids:
+                return ((own.key, values[0] - own.start, values[-1] + 1 - own.start),)
         found: list[tuple[Hashable, int, int]] = []
         begin = 0
         for k in range(1, len(values) + 1):

@@ -22,6 +22,7 @@ class Names:
         self.uses = Uses()  # of weights, in this pass
         self._names: dict[Hashable, str] = {}
         self._bases: dict[str, str] = {}
+        self._taken: dict[str, int] = {}  # how many names begin with each base
         self._first: dict[str, Runs] = {}  # the units of each name, as they were met first
         self._units: dict[str, Units] = {}  # of those names whose units were met in other ways since
 
@@ -41,8 +42,8 @@ class Names:
                 key = (*key, runs)
                 name = self._names.get(key)
         if name is None:
-            taken = sum(known == base for known in self._bases.values())
-            name = self._names[key] = f"{base}#{taken + 1}" if taken else base
+            taken = self._taken[base] = self._taken.get(base, 0) + 1
+            name = self._names[key] = f"{base}#{taken}" if taken > 1 else base
             self._bases[name] = base
         if runs is not None:
             self._first.setdefault(name, runs)
