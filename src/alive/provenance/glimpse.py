@@ -59,7 +59,9 @@ def may_be_one_sided(z: Sequence[float], y: Sequence[float]) -> bool:
 
 
 def may_gate_itself(z: Sequence[float], y: Sequence[float]) -> bool:
-    """Whether these values leave it open that `gates_itself` holds: shares of z that grow with it, and none below 0.
+    """Whether these values leave it open that `gates_itself` holds.
+
+    The shares of z grow with it, or are one above 0, and none lies below 0.
 
     >>> may_gate_itself([-1.0, 1.0], [-0.1, 1.0]), may_gate_itself([-1.0, 1.0], [0.1, 1.0])
     (True, False)
@@ -71,9 +73,8 @@ def may_gate_itself(z: Sequence[float], y: Sequence[float]) -> bool:
     slack = CLEAR * max(max(shares), -min(shares))
     if min(shares) < -slack:
         return False
-    top = 0.0
+    top, grows = 0.0, True
     for _, share in sorted(zip((a for a in z if a > least or a < -least), shares, strict=True)):
-        if share < top - slack:
-            return False
+        grows = grows and share >= top - slack
         top = max(top, share)
-    return True
+    return grows or min((b / a for a, b in zip(z, y, strict=True) if a > least), default=top) >= top - slack
