@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -133,7 +133,7 @@ class Layout(NamedTuple):
         """The same, where it is not known whose points these are."""
         place = self.place
         if isinstance(place, Scattered):
-            place = place._replace(point=None)
+            place = replace(place, points=None)
         else:
             place = place._replace(points=(), points_fold="")
         return self._replace(place=place, points=False, why=(f"points: {why}", *self.why), axes=None)
