@@ -256,7 +256,7 @@ class Whole:
         """A fresh model and its batches."""
         return self.model_class(), self.batches()
 
-    def truth(self, model: nn.Module, batch: Any, how: SimpleNamespace, joined: bool = False) -> list[Layer]:
+    def truth(self, model: nn.Module, batch: Any, how: SimpleNamespace) -> list[Layer]:
         """The layers, by the class that has the lines of truth."""
         given = {"x": batch} if isinstance(batch, torch.Tensor) else batch
         plain = model.__class__
@@ -266,7 +266,7 @@ class Whole:
                 model(**given, how=how)
         finally:
             model.__class__ = plain
-        return whole_words.together(notes) if joined else notes
+        return notes
 
     def case(self) -> Case:
         """As the judge takes it, in all its readings."""
@@ -275,11 +275,8 @@ class Whole:
             SimpleNamespace(**dict(zip(names, values, strict=True)))
             for values in itertools.product(*self.draft.readings.values())
         ]
-        model, batches = self.make()
-        again = [[layer.name for layer in self.truth(model, batch, ways[0])] for batch in batches]
-        joins = (False, True) if any(len(set(one)) < len(one) for one in again) else (False,)
         options = {"point_axis": self.draft.point_axis} if self.draft.point_axis else {}
-        first, *others = [partial(self.truth, how=how, joined=joined) for how in ways[:16] for joined in joins]
+        first, *others = [partial(self.truth, how=how) for how in ways[:16]]
         return Case(
             f"program {self.seed}", "whole", self.make, first, others=tuple(others), options=options, stepwise=True
         )

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import torch
-from case import Layer, along
+from case import along
 from notebook import note
 from torch import Tensor, nn
 
@@ -83,18 +83,3 @@ def seen(z: Tensor, p: Tensor, name: str, points: int = 0, units: int = -1, **mo
         shape[points] = len(p)
         p = p.view(shape)
     note(z.clone(), point=p, unit=more.pop("unit", along(z, units)), name=name, **more)
-
-
-def together(layers: list[Layer]) -> list[Layer]:
-    """The layers of one name as one, also to the penalty."""
-    by_name: dict[str, list[Layer]] = {}
-    for layer in layers:
-        by_name.setdefault(layer.name, []).append(layer)
-    return [_joined(same) if len(same) > 1 else same[0] for same in by_name.values()]
-
-
-def _joined(same: list[Layer]) -> Layer:
-    first = same[0]
-    flat = [torch.cat([getattr(one, what).expand_as(one.z).reshape(-1) for one in same]) for what in ("point", "unit")]
-    z = torch.cat([one.z.reshape(-1) for one in same])
-    return Layer(z, *flat, first.cutoff, first.ceiling, first.name)
