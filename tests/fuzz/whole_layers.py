@@ -163,7 +163,11 @@ def norms(d: Draft) -> None:
         d.do(f"q = {a}(h)")
         d.layer("(q - q.mean(1, keepdim=True)) / (q.std(1, keepdim=True) + 0.1)", c)
         return
-    made = {"batch": f"nn.BatchNorm1d({c})", "layer": f"nn.LayerNorm({c})", "group": f"nn.GroupNorm(1, {c})"}[kind]
+    made = {
+        "batch": f"nn.BatchNorm1d({c}, eps=0.1)",
+        "layer": f"nn.LayerNorm({c}, eps=0.1)",
+        "group": f"nn.GroupNorm(1, {c}, eps=0.1)",
+    }[kind]
     n = d.part("n", made)
     d.layer(f"{n}({a}(h))", c)
 

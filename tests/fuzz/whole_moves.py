@@ -161,9 +161,9 @@ def lengths(d: Draft) -> None:
         d.moved = True
 
 
-@idea("in chunks", 1.5, outer=True)
+@idea("in chunks", 1.5, outer=True, whole=True)
 def chunks(d: Draft) -> None:
-    """The same weights meet other points: one layer."""
+    """The same weights meet other points, each once: one layer."""
     c = d.width()
     a = d.part("a", f"dense({d.f}, {c})")
     cut = d.one_of(("chunk(2)", "split(2)", "split(3)", "tensor_split(2)", "unbind()", "split([1, len(h) - 1])"))
@@ -202,7 +202,7 @@ def recurrence(d: Draft) -> None:
     d.f = o
 
 
-@idea("each point by itself", outer=True)
+@idea("each point by itself", outer=True, whole=True)
 def alone(d: Draft) -> None:
     c = d.width()
     a = d.part("a", f"dense({d.f}, {c})")
