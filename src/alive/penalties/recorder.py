@@ -19,7 +19,6 @@ from ..functional.way import way_of
 from ..provenance import Scattered
 from ..taps import Call, Selection, Tap, Taps, bare, without_activations
 from ..taps.kinds import RELU
-from ..taps.selections import UNIT
 from ..torch_private import has_saving_hooks, is_transformed, is_view
 from ..world import Group, world_size
 from . import collective, reducer
