@@ -18,6 +18,7 @@ from .catalogue import ImageSet
 from .download import places
 from .parquet import content, decode
 from .record import Data, images
+from .unpickled import safe_tensors
 
 FORMAT = 1
 PARTS = ("train_x", "train_y", "test_x", "test_y")
@@ -71,18 +72,16 @@ def _kept(path: Path | None) -> Data | None:
     """The data an earlier reading kept; nothing if there are none, or they are damaged."""
     if path is None or not path.is_file():
         return None
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
 
     try:
-        with safe_open(path, framework="pt") as file:
-            note: dict[str, str] = file.metadata() or {}
-            tensors = {part: file.get_tensor(part) for part in PARTS}
+        note, tensors = safe_tensors(path)
         if note["sum"] != _sum(note["about"], tensors):
             return None
         about: dict[str, Any] = json.loads(note["about"])
         mean, std = tuple(about["mean"]), tuple(about["std"])
         return Data(about["name"], **tensors, classes=about["classes"], mean=mean, std=std)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError):
         return None
 
 

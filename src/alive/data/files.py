@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any
-
-import numpy as np
+from zipfile import BadZipFile, ZipFile
 
 from ..errors import AliveError, near
+from ..gate import Allowance
 from .record import Data, tensors
 from .tables import Table, from_csv, from_parquet
-from .unpickled import load_tensors
+from .unpickled import load_tensors, safe_tensors
 
 KEYS = "train_x, train_y and if wanted test_x, test_y; or x, y"
 PARTS = {"x_train": "train_x", "y_train": "train_y", "x_test": "test_x", "y_test": "test_y"}
@@ -88,45 +88,45 @@ def from_file(path: str | PathLike[str], *, target: str | None = None, **options
 
 
 def _npz(path: Path) -> Any:
-    # Numpy refuses a pickle with a ValueError, but a damaged archive fails in as many ways as it has parts.
+    # A damaged archive fails in as many ways as it has parts.
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: _native(key, archive[key]) for key in archive.files}
-    except (OSError, AliveError) as error:
-        raise _unreadable(path, error) from None
+        allowance = Allowance(path)
+        with ZipFile(path) as archive:
+            return dict(_arrays(archive, allowance))
     except Exception as error:
-        other = "it is not an archive of arrays, or holds pickled objects"
-        pickled = isinstance(error, TypeError) or "pickle" in str(error)
-        raise _unreadable(path, ValueError(other) if pickled else error) from None
+        raise _unreadable(path, "it is not an archive of arrays, or holds pickled objects", error) from None
+
+
+def _arrays(archive: ZipFile, allowance: Allowance) -> Iterator[tuple[str, Any]]:
+    for entry in allowance.entries(archive):
+        name = entry.filename.removesuffix(".npy")
+        with archive.open(entry) as stream:
+            yield name, _native(allowance.array(stream, entry.file_size, name))
 
 
 def _npy(path: Path) -> Any:
     try:
         with path.open("rb") as file:
-            found = np.load(file, allow_pickle=False)
-        if not isinstance(found, np.ndarray):
-            raise ValueError("it is an archive; let its name end in .npz")
-        return _native("x", found)
+            if file.read(2) == b"PK":
+                raise ValueError("it is an archive; let its name end in .npz")
+            file.seek(0)
+            return _native(Allowance(path).array(file, path.stat().st_size, "x"))
     except Exception as error:
-        other = "it is not an array, or holds pickled objects"
-        raise _unreadable(path, ValueError(other) if "pickle" in str(error) else error) from None
+        raise _unreadable(path, "it is not an array, or holds pickled objects", error) from None
 
 
-def _native(name: str, array: Any) -> Any:
+def _native(array: Any) -> Any:
     """The numbers in the byte order of this machine, as torch wants them."""
-    if array.dtype.kind not in "biufc":
-        raise AliveError(f"{name} holds {array.dtype}, which are not numbers")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _safetensors(path: Path) -> Any:
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
     try:
-        return {key: _as_array(value) for key, value in load_file(path).items()}
+        return {key: _as_array(value) for key, value in safe_tensors(path)[1].items()}
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable(path, "", error) from None
 
 
 def _torch(path: Path) -> Any:
@@ -155,8 +155,13 @@ READERS: dict[str, Callable[[Path], Any]] = {
 TABLES: dict[str, Callable[[Path, str | None], Table]] = {".csv": from_csv, ".parquet": from_parquet}
 
 
-def _unreadable(path: Path, error: Exception) -> AliveError:
+def _unreadable(path: Path, otherwise: str, error: Exception) -> AliveError:
+    """What to say of a file; `otherwise` where it is of another kind, or holds a pickle."""
+    if isinstance(error, AliveError) and error.cure:
+        return error
     said = error.cause if isinstance(error, AliveError) else str(error)
+    if isinstance(error, TypeError | BadZipFile) or "pickle" in said:
+        said = otherwise
     reason = " ".join(said.split()).rstrip(".") or type(error).__name__
     return AliveError(f"cannot read {path}: {reason}", SAVE)
 

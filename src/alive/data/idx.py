@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import zlib
-from contextlib import suppress
+from math import prod
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..errors import AliveError, expect
+from ..gate import Allowance
 from .record import Data, images
 
 GZIP = b"\x1f\x8b"
@@ -46,27 +46,22 @@ def read_idx(path: Path, *, sha256: str | None = None) -> Tensor:
 def uncompressed(path: Path) -> tuple[bytes, str]:
     """The bytes of a file, uncompressed if it is gzipped, and what was wrong with its compression."""
     try:
-        return gunzipped(path.read_bytes())
+        return gunzipped(path.read_bytes(), path)
     except OSError as error:
         raise AliveError(f"cannot read {path}: {error.strerror}", "Check the path and its permissions") from None
 
 
-def gunzipped(raw: bytes) -> tuple[bytes, str]:
+def gunzipped(raw: bytes, path: Path) -> tuple[bytes, str]:
     """Uncompress what is gzipped; where that fails, give what came before the fault, for a checksum, and the fault."""
     if not raw.startswith(GZIP):
         return raw, ""
+    got = bytearray()
     try:
-        return gzip.decompress(raw), ""
-    except (OSError, EOFError, zlib.error) as error:
-        return _before_the_fault(raw), f"gzip: {error}"
-
-
-def _before_the_fault(raw: bytes) -> bytes:
-    opened, got = zlib.decompressobj(wbits=31), bytearray()
-    with suppress(zlib.error):
-        for at in range(0, len(raw), 1 << 16):
-            got += opened.decompress(raw[at : at + (1 << 16)])
-    return bytes(got)
+        for piece in Allowance(path, len(raw)).unpacked(raw):
+            got += piece
+    except (EOFError, zlib.error) as error:
+        return bytes(got), f"gzip: {error}"
+    return bytes(got), ""
 
 
 def _header(content: bytes) -> tuple[list[int], int]:
@@ -80,7 +75,7 @@ def _fault(content: bytes) -> str:
     if len(content) < 4 or content[:3] != bytes([0, 0, BYTES]) or content[3] == 0:
         return f"expected it to begin with 00 00 08 and the number of axes, got {content[:4].hex(' ') or 'nothing'}"
     shape, start = _header(content)
-    wanted = start + torch.Size(shape).numel()
+    wanted = start + prod(shape)
     if len(content) != wanted:
         return f"{wanted} bytes expected for sizes {shape}, got {len(content)}"
     return "" if wanted > start else f"it holds no numbers, its sizes are {shape}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import AliveError, near
+from ..gate import Allowance
 
 TARGETS = ("y", "label", "labels", "target", "targets")
 DELIMITERS = (",", ";", "\t")
@@ -106,9 +107,13 @@ def _numbers(
             raise AliveError(f"column {column} of {path} {what} in line {row}", LEAVE_OUT) from None
         ragged = re.search(r"at row (\d+)", str(error))
         where = f" at line {int(ragged[1]) + skip}" if ragged else ""
-        raise AliveError(
-            f"the rows of {path} have different numbers of columns{where}", "Give every row as many as the first has"
-        ) from None
+        raise _ragged(path, where) from None
+
+
+def _ragged(path: Path, where: str) -> AliveError:
+    return AliveError(
+        f"the rows of {path} have different numbers of columns{where}", "Give every row as many as the first has"
+    )
 
 
 def _labels(path: Path, delimiter: str, skip: int, at: int, names: Sequence[str]) -> Any:
@@ -116,7 +121,19 @@ def _labels(path: Path, delimiter: str, skip: int, at: int, names: Sequence[str]
     try:
         return whole(_numbers(path, delimiter, skip, [at], names)[:, 0])
     except AliveError:
-        return numbered(_numbers(path, delimiter, skip, [at], names, str)[:, 0])
+        return numbered(_texts(path, delimiter, skip, at))
+
+
+def _texts(path: Path, delimiter: str, skip: int, at: int) -> list[str]:
+    """One column as it is written: numpy would make every text as long as the longest."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        for _ in range(skip):
+            next(file)
+        reader = csv.reader(file, delimiter=delimiter)
+        try:
+            return [row[at] for row in reader if row]
+        except IndexError:
+            raise _ragged(path, f" at line {reader.line_num + skip}") from None
 
 
 def whole(y: Any) -> Any:
@@ -128,13 +145,14 @@ def whole(y: Any) -> Any:
     return y.astype(np.int64) if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.rint(y)).all() else y
 
 
-def numbered(y: Any) -> Any:
+def numbered(y: Iterable[str]) -> Any:
     """Texts as class numbers, in the order of the alphabet.
 
-    >>> numbered(np.array(["b", "a", "b"])).tolist()
+    >>> numbered(["b", "a", "b"]).tolist()
     [1, 0, 1]
     """
-    return np.unique(y, return_inverse=True)[1].reshape(-1)
+    order = {text: number for number, text in enumerate(sorted(set(y)))}
+    return np.array([order[text] for text in y], dtype=np.int64)
 
 
 def from_parquet(path: Path, target: str | None) -> Table:
@@ -146,16 +164,29 @@ def from_parquet(path: Path, target: str | None) -> Table:
             "reading .parquet needs pyarrow, which is not installed", 'Run pip install ".[data]" in your clone of alive'
         ) from None
     try:
-        table = parquet.read_table(path)
+        with parquet.ParquetFile(path) as file:
+            count(Allowance(path), file.metadata)
+            schema = file.schema_arrow
+        names = [name for name in schema.names if not re.fullmatch(r"__index_level_\d+__", name)]
+        if len(set(schema.names)) < len(schema.names):
+            raise AliveError(f"{path} has two columns of one name", "Name each by itself")
+        if not names:
+            raise _no_row(path)
+        at, notes = _target(path, names, target)
+        for number, name in enumerate(names):
+            if number != at and not _is_numbers(schema.field(name).type):
+                raise _no_number(path, name, schema.field(name).type)
+        texts = [] if at is None or _is_numbers(schema.field(names[at]).type) else [names[at]]
+        with parquet.ParquetFile(path, read_dictionary=texts) as file:
+            table = file.read(names)
+    except AliveError:
+        raise
     except Exception as error:  # a damaged file fails in as many ways as it has parts
         raise AliveError(f"cannot read {path}: {' '.join(str(error).split()).rstrip('.')}", "Write it again") from None
-    index = [name for name in table.column_names if re.fullmatch(r"__index_level_\d+__", name)]
-    table = table.drop_columns(index)
-    if not table.num_rows or not table.num_columns:
-        raise AliveError(f"{path} holds no row of numbers", "Give a file with at least one point")
-    at, notes = _target(path, table.column_names, target)
-    columns = {name: _column(path, table, name, at == n) for n, name in enumerate(table.column_names)}
-    y = None if at is None else columns.pop(table.column_names[at])
+    if not table.num_rows:
+        raise _no_row(path)
+    columns = {name: _column(path, table, name, at == n) for n, name in enumerate(names)}
+    y = None if at is None else columns.pop(names[at])
     if not columns:
         raise AliveError(f"{path} has no column beside the target", "Give columns of inputs")
     if any(part.ndim > 1 for part in columns.values()):
@@ -163,19 +194,59 @@ def from_parquet(path: Path, target: str | None) -> Table:
     return Table(np.stack([part.astype(float) for part in columns.values()], 1), y, notes)
 
 
+def count(allowance: Allowance, metadata: Any) -> None:
+    """Count what a parquet file says that its columns hold: equal values in a row take no room in it."""
+    for column in range(metadata.num_columns):
+        is_list = metadata.schema.column(column).max_repetition_level > 0
+        for group in range(metadata.num_row_groups):
+            told = metadata.row_group(group).column(column)
+            allowance.take(max(told.total_uncompressed_size, 0), told.path_in_schema)
+            allowance.take(max(told.num_values, 0) * (LISTED if is_list else 8), told.path_in_schema)
+
+
+LISTED = 48  # bytes of a number in a list, on its way
+
+
+def _is_numbers(kind: Any) -> bool:
+    types = import_module("pyarrow").types
+    while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _no_row(path: Path) -> AliveError:
+    return AliveError(f"{path} holds no row of numbers", "Give a file with at least one point")
+
+
+def _no_number(path: Path, name: str, kind: Any) -> AliveError:
+    return AliveError(f"column {name} of {path} holds {str(kind)[:80]}, which is not a number", LEAVE_OUT)
+
+
 def _column(path: Path, table: Any, name: str, is_target: bool) -> Any:
     """One column as an array [N], or [N, ...] if it holds lists."""
     column = table.column(name)
     if column.null_count:
         raise AliveError(f"column {name} of {path} has {column.null_count} empty cells", "Fill them, or leave them out")
+    if is_target and not _is_numbers(column.type):
+        return numbered(_words(column))
     try:
         found = np.array(column.to_pylist() if "list" in str(column.type) else column.to_numpy())
     except ValueError:
         raise AliveError(
             f"column {name} of {path} holds lists of different lengths", "Pad them to one length"
         ) from None
-    if is_target and found.dtype.kind in "OU":
-        return numbered(found.astype(str))
     if found.dtype.kind not in "biuf":
-        raise AliveError(f"column {name} of {path} holds {column.type}, which is not a number", LEAVE_OUT)
+        raise _no_number(path, name, column.type)
     return whole(found) if is_target else found
+
+
+def _words(column: Any) -> list[str]:
+    """A column as texts; one that is written by its numbers in a dictionary has each text once."""
+    if not hasattr(column.type, "index_type"):
+        return list(map(str, column.to_pylist()))
+    found: list[str] = []
+    for chunk in column.chunks:
+        texts = list(map(str, chunk.dictionary.to_pylist()))
+        found += [texts[number] for number in chunk.indices.to_pylist()]
+    return found

@@ -20,6 +20,7 @@ from ..diagnosis.record import Census, LayerCensus, Tally
 from ..errors import AliveError
 from ..files import write_atomically
 from ..functional import State
+from ..gate import Allowance
 
 FORMAT = "alive watch 1"
 LETTERS = {
@@ -31,6 +32,7 @@ LETTERS = {
 }
 NAMES = {letter: state.name.lower() for state, letter in LETTERS.items()}
 NEVER = "-"  # a unit that no point was sent to
+MOST = 1e300  # a number beyond it would become infinite where it is drawn
 
 
 class Layer(NamedTuple):
@@ -101,13 +103,14 @@ class Moment:
         return {"step": self.step, "points": list(self.points), "layers": layers, "numbers": dict(self.numbers)}
 
     @classmethod
-    def read(cls, said: Mapping[str, Any]) -> Moment:
+    def read(cls, said: Mapping[str, Any], allowance: Allowance) -> Moment:
         """What `to_dict` wrote."""
-        layers = {name: Seen(unpacked(units), *rest) for name, (units, *rest) in said["layers"].items()}
+        layers = {name: Seen(unpacked(units, allowance), *rest) for name, (units, *rest) in said["layers"].items()}
         points, numbers = Tally(*said["points"]), dict(said["numbers"])
-        _expect_numbers(*points, *(seen.dead_points for seen in layers.values()))
+        _expect_counts(*points, *(seen.dead_points for seen in layers.values()))
         signals = [value for seen in layers.values() for value in seen[2:]]
         _expect_numbers(*(value for value in (*numbers.values(), *signals) if value is not None))
+        _expect_numbers(said["step"])
         return cls(int(said["step"]), points, layers, numbers)
 
 
@@ -122,8 +125,14 @@ def _seen(layer: LayerCensus) -> Seen:
 
 def _expect_numbers(*values: object) -> None:
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{str(value)[:20]!r} is no number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST <= value <= MOST:
+            raise ValueError(f"{str(value)[:20]!r} is no number that is written here")
+
+
+def _expect_counts(*values: object) -> None:
+    _expect_numbers(*values)
+    if any(value < 0 or value != int(value) for value in values):  # type: ignore[operator,call-overload]
+        raise ValueError("a number of points is negative, or not whole")
 
 
 def _finite(value: float | None) -> float | None:
@@ -140,11 +149,14 @@ def packed(letters: str) -> str:
     return "".join(f"{length if length > 1 else ''}{letter}" for letter, length in runs)
 
 
-def unpacked(text: str) -> str:
-    """The letters of `packed`."""
-    if re.fullmatch(r"(\d*[dlnbu-])*", text) is None:
+def unpacked(text: str, allowance: Allowance | None = None) -> str:
+    """The letters of `packed`; no more of them than a file is allowed."""
+    if re.fullmatch(r"(?:[0-9]{0,18}[dlnbu-])*+", text) is None:
         raise ValueError(f"{text[:20]!r} are no states of units")
-    return "".join(letter * int(number or 1) for number, letter in re.findall(r"(\d*)([dlnbu-])", text))
+    runs = [(int(number or 1), letter) for number, letter in re.findall(r"([0-9]*)([dlnbu-])", text)]
+    if allowance is not None:
+        allowance.take(sum(number for number, _ in runs), "units")
+    return "".join(letter * number for number, letter in runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +197,24 @@ class History:
     def read(cls, path: Path) -> History:
         """Read a file; one that is no history is refused."""
         try:
-            data = path.read_bytes()
-            said = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+            data, allowance = path.read_bytes(), Allowance(path)
+            if data[:2] == b"\x1f\x8b":
+                data = b"".join(allowance.unpacked(data))
+            allowance.json(len(data))
+            said = json.loads(data)
             if not isinstance(said, dict) or said.get("format") != FORMAT:
                 raise ValueError("it is of another kind")
             layers = tuple(Layer(**layer) for layer in said["layers"])
             if not all(isinstance(text, str) for layer in layers for text in layer):
                 raise ValueError("a layer is named by what is no text")
-            return cls(layers, tuple(map(Moment.read, said["moments"])))
+            return cls(layers, tuple(Moment.read(moment, allowance) for moment in said["moments"]))
+        except AliveError:
+            raise
         except OSError as error:
             raise AliveError(
                 f"cannot read {path}: {error.strerror or error}", "Name a file that alive.watch wrote"
             ) from None
-        except (ValueError, TypeError, KeyError, EOFError, AttributeError, zlib.error) as error:
+        except (ValueError, TypeError, KeyError, EOFError, AttributeError, RecursionError, zlib.error) as error:
             raise AliveError(
                 f"{path} is no history of alive.watch, or is damaged: {error}", "Name another file"
             ) from None

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn, optim
 
-from ..data.unpickled import load_tensors
+from ..data.unpickled import load_tensors, safe_tensors
 from ..errors import AliveError
 from ..files import write_atomically
 from ..surgery.shrink.saving import KEY, resized
@@ -157,14 +157,15 @@ def _read(
     path: Path, *, what: str = "checkpoint", cure: str = "Take another file, or begin anew"
 ) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Header and tensors of a safetensors file."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
 
     if not path.is_file():
         begin = "Leave out resume to begin, or correct the path" if what == "checkpoint" else "Correct the path"
         raise AliveError(f"there is no {what} {str(path)!r}", begin)
     try:
-        with safe_open(path, "pt") as file:
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return safe_tensors(path)
+    except AliveError:
+        raise
     except (OSError, ValueError, SafetensorError) as error:
         kind = "checkpoint" if what == "checkpoint" else "safetensors file"
         raise AliveError(f"{path} is damaged or no {kind}: {error}", cure) from None

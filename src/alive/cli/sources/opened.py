@@ -17,6 +17,7 @@ from ...feed import batches
 from ...feed.calls import taken
 from ...feed.forms import Form, Stream, resized
 from ...feed.raw import read
+from ...surgery.load.bounded import Bounded
 from ...surgery.load.exported import BATCH_SIZE
 from ...surgery.load.onnx import OnnxNetwork
 from ...train.bars import bars
@@ -78,6 +79,8 @@ def opened(typed: Typed) -> Opened:
     form, sample = _chosen(typed, part(raw, typed.split), network)
     if isinstance(network, OnnxNetwork):
         notes += (_checked(network, form),)
+    elif isinstance(network, fx.GraphModule) and BATCH_SIZE in network.meta and form.length is not None:
+        _rehearsed(Path(typed.model), network, form)
     return Opened(network, form, source, (*notes, sample) if sample else notes, sample)
 
 
@@ -93,6 +96,26 @@ def _checked(network: OnnxNetwork, form: Form) -> str:
     given = taken(network, next(iter(form)))
     worst = network.check(given.args, given.keywords)
     return f"run in torch, operation by operation; outputs differ from onnxruntime's by at most {worst:.1g}"
+
+
+def _rehearsed(path: Path, network: nn.Module, form: Form) -> None:
+    """Run the first batch through a program while what it makes is counted: a line of it may ask for 10^9 numbers.
+
+    It leaves no trace: buffers and chance are as before.
+    """
+    before = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    try:
+        with torch.no_grad(), torch.random.fork_rng():
+            given = taken(network, next(iter(form)))
+            with Bounded(path, [given.args, given.keywords]):
+                network(*given.args, **given.keywords)
+    except AliveError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise AliveError(f"{path} cannot be run on these data: {said}", "Give data that fit it") from None
+    for name, buffer in network.named_buffers():
+        buffer.data.copy_(before[name])
 
 
 def found(typed: Typed) -> tuple[Any, str, tuple[str, ...]]:

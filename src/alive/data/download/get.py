@@ -47,7 +47,7 @@ def get(
     incoming = _made(folder / ".incoming")
     if taken is not None:
         for file_name, content in taken.items():
-            _write(incoming / file_name, gunzipped(content)[0])
+            _write(incoming / file_name, gunzipped(content, source or folder)[0])
     else:
         for file in known.files:
             _download(known, file, incoming, mirror=mirror, report=report, tries=tries, pause=pause)

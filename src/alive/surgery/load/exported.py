@@ -35,12 +35,34 @@ CALLS: dict[str, Callable[..., Any]] = {
     **{name: getattr(F, name) for name in SAME.split()},
     **{name: getattr(torch, name) for name in PLAINLY.split()},
 }
-# What sizes are computed with; no power, of which a small file could make a number that fills the memory.
-OF_SIZES = "eq ne le ge lt gt neg pos mul add sub floordiv mod truediv and_ or_ getitem"
+OPERATION = type(torch.ops.aten.relu.default)
+LARGEST = 2**63  # of a size; a small file could make a number that fills the memory, by squaring it again and again
+
+
+def _of_sizes(name: str) -> Callable[..., Any]:
+    """An operator for sizes alone: it would repeat a text, or format it, as long as it is told."""
+    call = getattr(operator, name)
+
+    def on_sizes(*sizes: Any) -> Any:
+        found = call(*sizes) if not any(isinstance(size, str | list | tuple) for size in sizes) else None
+        if found is None or (isinstance(found, int) and not -LARGEST <= found < LARGEST):
+            raise AliveError(f"the program computes no size: {name} of {' and '.join(repr(s)[:40] for s in sizes)}")
+        return found
+
+    on_sizes.__name__ = on_sizes.__qualname__ = f"{name}_of_sizes"
+    return on_sizes
+
+
+AS_THEY_ARE = "eq ne le ge lt gt and_ or_ getitem"
+COUNTED = "neg pos mul add sub floordiv mod truediv"
 SIZES: dict[str, Callable[..., Any]] = {
-    **{f"_operator.{name}": getattr(operator, name) for name in OF_SIZES.split()},
+    **{f"_operator.{name}": getattr(operator, name) for name in AS_THEY_ARE.split()},
+    **{f"_operator.{name}": _of_sizes(name) for name in COUNTED.split()},
     **{f"torch.sym_{name}": getattr(torch, f"sym_{name}") for name in ("not", "int", "float", "max", "min", "ite")},
 }
+# Of these torch does not check that the numbers they read and write are those of their tensors.
+UNSAFE = re.compile(r"_reshape_alias|_?resize\w*|set_\w*|\w*sparse\w*|_nested\w*|\w*jagged\w*|_coalesced_", re.ASCII)
+ASSERTS = ("_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
 # Operations on a part of the graph: the part is built as the whole is.
 WITH_PARTS = {f"torch.ops.higher_order.{name}" for name in ("wrap_with_set_grad_enabled", "wrap_with_autocast", "cond")}
 FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d, 4: torch.preserve_format}
@@ -67,7 +89,9 @@ def from_exported(path: str | PathLike[str]) -> nn.Module:
         return _program(archive)
     except Damaged as error:
         raise AliveError(f"{file} {error}", AGAIN) from None
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, RecursionError) as error:
+    except AliveError:
+        raise
+    except Exception as error:  # a graph can be wrong in as many ways as it has parts
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise AliveError(f"{file} holds a graph that is not as torch writes it: {said}", AGAIN) from None
 
@@ -342,8 +366,13 @@ def _function(target: str) -> Callable[..., Any]:
     if told[1] == "quantized_decomposed":
         import_module("torch.ao.quantization.fx._decomposed")  # which registers them
     found: Callable[..., Any] = getattr(getattr(getattr(torch.ops, told[1]), told[2]), told[3])
-    if any(argument.name == "filename" for argument in found._schema.arguments):  # type: ignore[attr-defined]
+    if not isinstance(found, OPERATION) or UNSAFE.fullmatch(told[2]):
+        raise Damaged(f"calls {target}, which is not safe for what is read from a file")
+    if any(argument.name == "filename" for argument in found._schema.arguments):
         raise Damaged(f"calls {target}, which opens files")
+    given = [*found._schema.arguments, *found._schema.returns]
+    if told[2] not in ASSERTS and not any("Tensor" in str(each.type) for each in given):
+        raise Damaged(f"calls {target}, which is no operation on tensors")
     return found
 
 

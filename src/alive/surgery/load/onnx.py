@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import AliveError
+from ...gate import Allowance
 from ..export import optional
+from .bounded import Bounded
 from .operations import OPERATIONS, Op
 
 TOLERANCE = 1e-3  # of the largest output
@@ -39,12 +41,14 @@ def from_onnx(path: str | PathLike[str]) -> OnnxNetwork:
     try:
         model = onnx.load(str(file))
         onnx.checker.check_model(model)
+        return OnnxNetwork(onnx, model, file)
+    except AliveError:
+        raise
     except FileNotFoundError:
         raise AliveError(f"there is no file {file}", "Correct the path") from None
     except Exception as error:  # a damaged file fails in as many ways as it has parts
         said = " ".join(str(error).split()).split(". ")[0].rstrip(".") or type(error).__name__
         raise AliveError(f"{file} is no ONNX model, or is damaged: {said}", "Export it again") from None
-    return OnnxNetwork(onnx, model, file)
 
 
 class OnnxNetwork(nn.Module):
@@ -57,7 +61,9 @@ class OnnxNetwork(nn.Module):
         self._file, self._data = file, model.SerializeToString()
         self._numbers: dict[str, Tensor] = {}
         self._places: dict[str, str] = {}
+        allowance = Allowance(file)
         for number, each in enumerate(graph.initializer):
+            allowance.shape(each.dims, 1, each.name)
             self._keep(each.name, torch.from_numpy(onnx.numpy_helper.to_array(each).copy()), number)
         known = {each.name for each in graph.initializer}
         ops = [_op(onnx, node, version) for node in graph.node]
@@ -114,15 +120,15 @@ class OnnxNetwork(nn.Module):
         """The largest difference from onnxruntime on these inputs; refuses one beyond rounding."""
         runtime = optional("onnxruntime")
         given = list(self._asked.bind(*args, **(named or {})).arguments.values())
-        session = runtime.InferenceSession(self._data, providers=["CPUExecutionProvider"])
+        ours = self._bounded(given)
+        options = runtime.SessionOptions()
+        options.log_severity_level = 4  # it would print what it raises
         try:
+            session = runtime.InferenceSession(self._data, options, providers=["CPUExecutionProvider"])
             theirs = session.run(list(self.outputs), {n: t.numpy() for n, t in zip(self.inputs, given, strict=True)})
         except Exception as error:
             said = " ".join(str(error).split())[:200]
-            size = self.batch_size
-            cure = f"Give it {size} points at once: batch_size={size}" if size else "Give data that fit it"
-            raise AliveError(f"onnxruntime cannot run {self._file} on these data: {said}", cure) from None
-        ours = self._run(given)
+            raise AliveError(f"onnxruntime cannot run {self._file} on these data: {said}", self._fitting()) from None
         pairs = list(zip(ours if isinstance(ours, tuple) else (ours,), map(torch.from_numpy, theirs), strict=True))
         worst = max(float((a.double() - b.double()).abs().max()) if a.numel() else 0.0 for a, b in pairs)
         scale = max(1.0, *(float(b.double().abs().max()) for _, b in pairs if b.numel()))
@@ -132,6 +138,21 @@ class OnnxNetwork(nn.Module):
                 "Take the census of the model of torch that it was exported from",
             )
         return worst
+
+    def _bounded(self, given: list[Tensor]) -> Any:
+        """The outputs, of which none may be far larger than the file and what it is given."""
+        try:
+            with Bounded(self._file, given):
+                return self._run(given)
+        except AliveError:
+            raise
+        except Exception as error:
+            said = " ".join(str(error).split())[:200] or type(error).__name__
+            raise AliveError(f"{self._file} cannot be run on these data: {said}", self._fitting()) from None
+
+    def _fitting(self) -> str:
+        size = self.batch_size
+        return f"Give it {size} points at once: batch_size={size}" if size else "Give data that fit it"
 
 
 def _batch_size(graph: Any, inputs: Sequence[str]) -> int | None:

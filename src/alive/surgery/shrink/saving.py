@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...data.unpickled import safe_tensors
 from ...errors import AliveError
 from ...files import write_atomically
 from ...nn.farkas import materialised
@@ -48,12 +49,12 @@ def load_shrunk(model: nn.Module, path: str | PathLike[str]) -> nn.Module:
     ...     load_shrunk(net, f"{folder}/small.safetensors")[0]
     Linear(in_features=2, out_features=1, bias=True)
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
 
     try:
-        with safe_open(path, "pt") as file:
-            header = file.metadata() or {}
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header, state = safe_tensors(path)
+    except AliveError:
+        raise
     except (OSError, ValueError, SafetensorError) as error:
         raise AliveError(f"cannot read {path}: {error}", "Give a file that alive shrink wrote") from None
     if KEY not in header:
@@ -65,22 +66,37 @@ def resized(model: nn.Module, header: str, state: dict[str, Tensor]) -> nn.Modul
     """The model with layers as the header says, in place, and these weights."""
     model = materialised(model)
     kind = next((p for p in model.parameters()), torch.empty(0))
-    for path, (name, arguments) in json.loads(header).items():
+    for path, name, arguments in _layers(header):
         try:
             old = model.get_submodule(path)
         except AttributeError:
             raise AliveError(
                 f"the weights are of another network: there is no {named(path)}", "Build it as it was before"
             ) from None
-        model = replace_module(model, old, _made(name, arguments).to(kind.device, kind.dtype))
+        made = _made(name, arguments)
+        sizes = {f"{path}.{key}".removeprefix("."): value.shape for key, value in made.state_dict().items()}
+        if any(key not in state or state[key].shape != size for key, size in sizes.items()):
+            raise AliveError(
+                f"the weights of {named(path)} are not of the size that is said of them", "Write the file anew"
+            )
+        model = replace_module(model, old, made.to_empty(device=kind.device).to(kind.dtype))
     try:
         model.load_state_dict(state)
-    except RuntimeError as error:
+    except (RuntimeError, AttributeError) as error:
         said = str(error).strip().splitlines()[1:2] or [str(error)]
         raise AliveError(
             f"the weights are of another network: {said[0].strip().rstrip('.')}", "Build it as it was before"
         ) from None
     return model.eval()
+
+
+def _layers(header: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Each layer with its path, kind and arguments."""
+    try:
+        found = [(path, name, dict(arguments)) for path, (name, arguments) in json.loads(header).items()]
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise AliveError(f"what is said of the layers cannot be read: {error}", "Write the file anew") from None
+    return found
 
 
 def shapes(model: nn.Module) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -102,5 +118,9 @@ def _made(name: str, arguments: dict[str, Any]) -> nn.Module:
     if name not in kinds or not {*ARGUMENTS[name]} <= {*arguments} <= {*ARGUMENTS[name], "bias"}:
         raise AliveError(f"the file names a layer {name!r} that alive shrink does not write", "Write it anew")
     listed = {key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()}
-    made: nn.Module = kinds[name](**listed)
+    try:
+        with torch.device("meta"):  # which takes no memory: the sizes are those of the file
+            made: nn.Module = kinds[name](**listed)
+    except (ValueError, TypeError, RuntimeError, ArithmeticError) as error:
+        raise AliveError(f"the file names a layer that is none: {name} with {error}", "Write it anew") from None
     return made
