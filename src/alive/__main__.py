@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 from .interrupts import CODE, Interrupts
 
@@ -16,6 +17,8 @@ def main() -> None:
     try:
         from .cli import main as run
 
+        if not sys.warnoptions:
+            warnings.simplefilter("ignore")  # stderr is for what alive says
         interrupts.work()
         run()
     except SystemExit:

@@ -1,6 +1,6 @@
 """The gate that files from elsewhere come through: what they would fill is counted before memory is given to it.
 
-A file may take 256 MB, or 32 times its own size if that is more, and never more than is free. ALIVE_FILE_MEMORY=8GB
+A file may take 100 MB, or 32 times its own size if that is more, and never more than is free. ALIVE_FILE_MEMORY=8GB
 lets every file take so much instead.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import os
 import re
@@ -23,9 +24,8 @@ from typing import IO, Any
 from .errors import AliveError
 
 SETTING = "ALIVE_FILE_MEMORY"
-FREE = 1 << 28
+FREE = 10**8
 TIMES = 32
-JSON = 24  # bytes that a byte of JSON may become: "[]," is three, and an empty list 56 and its place 8
 CHUNK = 1 << 20
 SPARE = 0.8  # of the free memory: other programs run too
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -34,11 +34,11 @@ UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 class Allowance:
     """What one file may take in memory, and how much of that is left."""
 
-    def __init__(self, path: Path, size: int | None = None) -> None:
+    def __init__(self, path: Path, size: int | None = None, times: int = TIMES) -> None:
         self.path = path
         if size is None:
             size = path.stat().st_size if path.is_file() else 0
-        self.limit = setting() or max(FREE, TIMES * size)
+        self.limit = setting() or max(FREE, times * size)
         self.taken = 0
 
     def take(self, count: int, what: str = "") -> None:
@@ -62,9 +62,10 @@ class Allowance:
             total *= max(size, 1)
         self.take(total, what)
 
-    def json(self, size: int, what: str = "") -> None:
-        """Count so many bytes of JSON."""
-        self.take(JSON * size, what)
+    def json(self, text: bytes, what: str = "") -> Any:
+        """What a JSON text holds, once its lists and their places are counted: an empty list is three bytes there."""
+        self.take(2 * len(text) + 64 * (text.count(b"[") + text.count(b"{")) + 32 * text.count(b","), what)
+        return json.loads(text)
 
     def entries(self, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
         """The entries of an archive, no two of one name, unpacked no larger than allowed; none is unpacked yet."""

@@ -6,9 +6,11 @@ import logging
 import os
 import re
 import sys
+import traceback
 from contextlib import suppress
 from difflib import get_close_matches
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -16,6 +18,7 @@ import typer
 from .._version import __version__
 from ..errors import AliveError
 from ..files import FULL
+from ..gate import short_of_memory
 from .census import census
 from .clinic import clinic
 from .cure import cure
@@ -88,7 +91,31 @@ def main() -> None:
             _drop_output()
         place = full if error.filename is None else f"{error.filename}: "
         fail(f"{place}{error.strerror or error}.", 2)
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        fail(_unforeseen(error), 2)
     raise SystemExit(code or 0)
+
+
+TRACEBACK = "ALIVE_TRACEBACK"
+
+
+def _unforeseen(error: Exception) -> str:
+    """What to say of an error that nothing before has put into words."""
+    said = " ".join(str(error).split())[:200].rstrip(".")
+    if short_of_memory(error):
+        return f"there was not enough memory ({said or 'none was left'}). Give fewer points, or a smaller model."
+    if isinstance(error, RecursionError):
+        return "something is nested too deeply, in a file or in the model. Give one that is flatter."
+    if isinstance(error, UnicodeError):
+        return f"a name or a text is no Unicode ({said}). Rename it."
+    if isinstance(error, OverflowError):
+        return f"a number is too large ({said}). Correct it."
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(frame.filename).name}, line {frame.lineno}"
+    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return f"alive itself failed with {what} ({where}). Please report it; {TRACEBACK}=1 shows where it came from."
 
 
 COMPLETION, SHELLS = ("--show-completion", "--install-completion"), ("bash", "zsh", "fish", "powershell", "pwsh")

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import expect, expect_one_of
 from . import values
-from .words import completing, interruptible, show
+from .words import completing, interruptible, put, show
 
 if TYPE_CHECKING:
     from ..clinic import Trial
@@ -59,10 +59,10 @@ def clinic(
             show(tables.table(book, part))
     if record is not None:
         ward.made(ward.read_rows(rows), f"alive clinic --all --seeds {seeds}").write(record)
-        print(record)
+        put(record)
     if document is not None:
         tables.document(ward.Book.read(record), document)
-        print(document)
+        put(document)
 
 
 def _show_recorded() -> None:
@@ -73,7 +73,7 @@ def _show_recorded() -> None:
     show(tables.listing())
     for part in _wards(book.patients()):
         show(tables.table(book, part))
-    print(f"Measured {book.date} by `{book.command}`. `alive clinic PATIENT` measures it anew.")
+    put(f"Measured {book.date} by `{book.command}`. `alive clinic PATIENT` measures it anew.")
 
 
 def _wards(names: Sequence[str]) -> list[list[str]]:
@@ -89,16 +89,16 @@ def _wards(names: Sequence[str]) -> list[list[str]]:
 
 def _treated(asked: Sequence[tuple[str, str, int]], path: Path) -> list[Trial]:
     """Do the trials, with a bar; Ctrl-C says what is kept."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from ..clinic import read_rows, run, write_rows
     from ..files import expect_writable
+    from ..screen import Screen
 
     expect_writable(path)
     known = read_rows(path)
     columns = (TextColumn("{task.description:>40}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with Progress(*columns, console=Screen(stderr=True)) as bars:
         task = bars.add_task("", total=len(asked))
 
         def tick(row: Trial) -> None:

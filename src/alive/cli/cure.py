@@ -12,7 +12,20 @@ from ..errors import AliveError
 from . import values
 from .own import Args, MayBeData, Points, Target, Traceback, loss_of, note, traced
 from .train import LOSS
-from .words import BatchNorm, Init, ModelSource, Seed, choice, command, completing, interruptible, pure, show, wrote
+from .words import (
+    BatchNorm,
+    Init,
+    ModelSource,
+    Seed,
+    choice,
+    command,
+    completing,
+    interruptible,
+    pure,
+    put,
+    show,
+    wrote,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,7 +104,7 @@ def cure(
         write_atomically(html, found.to_html(command()).encode())
         wrote(html)
     if as_json:
-        print(found.to_json())
+        put(found.to_json())
     else:
         show(found)
 

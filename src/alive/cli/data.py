@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import values
-from .words import completing, interruptible, show
+from .words import completing, interruptible, put, show
 
 commands = typer.Typer(no_args_is_help=True, help="Get image data sets, and list what is there.")
 
@@ -34,13 +34,13 @@ def get(
     ] = None,
 ) -> None:
     """Download a data set, or take it from disk; check it, and put it where it is looked for."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
     from ..data.download.get import get as get_data
+    from ..screen import Screen
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     with interruptible(), bar:
         tasks: dict[str, TaskID] = {}
@@ -52,7 +52,7 @@ def get(
 
         folder, points = get_data(name, source, into=into, mirror=mirror, report=report)
     tested = 0 if points.test is None else len(points.test[1])
-    print(f"{points.name}: {len(points.train_y)} images to train on, {tested} to test, checked, in {folder}")
+    put(f"{points.name}: {len(points.train_y)} images to train on, {tested} to test, checked, in {folder}")
 
 
 @commands.command(name="list")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .words import aside
+from .words import aside, put
 
 
 def lab(
@@ -21,9 +21,9 @@ def lab(
         from ..lab.gallery import draw
 
         for file in draw(pictures):
-            print(file)
+            put(file)
     elif out is not None:
-        print(lab.write(out))
+        put(lab.write(out))
     elif (shown := lab.show()) is not None:
         aside(f"opened {shown} in the browser")
     else:

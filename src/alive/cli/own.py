@@ -13,7 +13,7 @@ import typer
 
 from ..errors import AliveError
 from . import values
-from .words import choice
+from .words import aside, choice
 
 FILES = ".npz, .npy, .safetensors, .pt, .csv or .parquet"
 DATA = f"{', '.join(values.DATA)}, a {FILES} file, or mine:make_data. By default make_data beside your own model."
@@ -79,11 +79,8 @@ def loss_of(source: str | None) -> Any:
 
 def note(notes: Iterable[str]) -> None:
     """Say what was decided, a line each, on stderr."""
-    from rich.console import Console
-    from rich.text import Text
-
     for text in notes:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(Text(f"note: {text}", style="dim"))
+        aside(f"note: {text}")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import typer
 
 from ..errors import AliveError
 from .own import Args, Forward, MayBeData, PointAxis, Split, Target, Traceback, axis_of, function_of, note, traced
-from .words import BatchNorm, Init, Seed, interruptible, pure, show
+from .words import BatchNorm, Init, Seed, interruptible, pure, put, show
 
 
 def preflight(
@@ -55,6 +55,6 @@ def preflight(
             found = by_size(*parse_rectangle(chosen), given, init=init, batch_norm=batch_norm, **common)
     note(notes)
     if as_json:
-        print(found.to_json())
+        put(found.to_json())
     else:
         show(found)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from . import values
-from .words import completing, show
+from .words import completing, put, show
 
 
 def rules(
@@ -21,7 +21,7 @@ def rules(
     from ..findings.rules import RULES, index, page, rule
 
     if as_markdown:
-        print(index(RULES.values()) if name is None else page(rule(name)), end="\n" if name is None else "")
+        put(index(RULES.values()) if name is None else page(rule(name)), end="\n" if name is None else "")
         return
     if name is not None:
         from rich.markdown import Markdown
@@ -46,4 +46,4 @@ def schema(
     """Print the JSON schema of what a command writes with --format json."""
     from ..findings.schemas import schema as published
 
-    print(published(name), end="")
+    put(published(name), end="")

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import expect, expect_one_of
 from . import values
-from .words import Stored, aside, choice, completing, fail, interruptible, show
+from .words import Stored, aside, choice, completing, fail, interruptible, put, show
 
 
 def demo(
@@ -28,7 +28,7 @@ def demo(
         ):
             show(demo.table(part.rows))
             for file in demo.write(part.rows, out):
-                print(file)
+                put(file)
 
 
 def bench(
@@ -50,7 +50,7 @@ def bench(
     missed = 0
     for name in which or BENCHMARKS:
         for figure in BENCHMARKS[name](rounds):
-            print(figure, flush=True)
+            put(figure)
             missed += not figure.reached
     if missed:
         fail(f"{missed} target{'s' * (missed > 1)} missed", 1)
@@ -124,13 +124,13 @@ def report(
     usual = Path("alive.sqlite")
     if record is not None:
         study.record(stores or [usual], record)
-        print(record)
+        put(record)
     if everything:
-        print(study.evidence(stores or [usual] * usual.exists(), out))
+        put(study.evidence(stores or [usual] * usual.exists(), out))
     elif record is None:
         expect([(len(stores or []) < 2, "one report is of one store; name one --store, or add --all")])
         for file in study.report((stores or [usual])[0], out):
-            print(file)
+            put(file)
 
 
 def _papers() -> Any:

@@ -12,7 +12,7 @@ import typer
 from ..errors import AliveError, expect, near
 from . import values
 from .own import Args, MayBeData, Target, Traceback, Weights, loss_of, note, traced
-from .words import BatchNorm, Init, ModelSource, Seed, choice, fail, interruptible, say, show
+from .words import BatchNorm, Init, ModelSource, Seed, choice, fail, interruptible, put, say, show
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,7 +91,7 @@ def train(
         return
     _show_census(network, points)
     if result.last is not None:
-        print(f"last  {result.last}\nbest  {result.best}")
+        put(f"last  {result.last}\nbest  {result.best}")
     if result.stopped:
         fail(result.stopped, 1)
     if jumpstart is not None and training.in_vain(task, result, points):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .words import show, wrote
+from .words import put, show, wrote
 
 
 def watch(
@@ -35,7 +35,7 @@ def watch(
 
         wrote(to_tensorboard(history, tensorboard))
     if as_json:
-        print(json.dumps([{"step": moment.step, **moment.scalars} for moment in history.moments], indent=2))
+        put(json.dumps([{"step": moment.step, **moment.scalars} for moment in history.moments], indent=2))
         return
     from ..history.terminal import Shown
 

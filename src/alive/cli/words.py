@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -64,18 +65,21 @@ def command() -> str:
 
 def say(text: str) -> None:
     """Say one line on stderr."""
-    from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True, highlight=False, soft_wrap=True).print(Text.assemble(("alive: ", "bold red"), text))
+    from ..screen import LONGEST, Screen, in_a_line
+
+    line = Text.assemble((name := "alive: ", "bold red"), in_a_line(text, LONGEST - len(name)))
+    Screen(stderr=True, highlight=False, soft_wrap=True).print(line)
 
 
 def aside(text: str) -> None:
     """Say one line that is no result, on stderr: stdout may hold JSON."""
-    from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(text, style="dim"))
+    from ..screen import Screen, in_a_line
+
+    Screen(stderr=True, highlight=False, soft_wrap=True).print(Text(in_a_line(text), style="dim"))
 
 
 def wrote(file: Path) -> None:
@@ -100,16 +104,39 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def pure(json: bool) -> Iterator[None]:
-    """Send what a user's own code prints to stderr where stdout is for JSON alone."""
-    with redirect_stdout(sys.stderr) if json else nullcontext():
+    """Send what a user's own code and compiled libraries print to stderr where stdout is for JSON alone."""
+    with redirect_stdout(sys.stderr) if json else nullcontext(), _descriptor_of_stderr() if json else nullcontext():
         yield
+
+
+@contextmanager
+def _descriptor_of_stderr() -> Iterator[None]:
+    """File descriptor 1 leads to stderr: what is not Python writes there by its number."""
+    try:
+        before = os.dup(1)
+    except OSError:  # closed: nothing can be printed there
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
 
 
 def show(renderable: object) -> None:
     """Print a table or text; wide enough for a file where there is no terminal."""
-    from rich.console import Console
+    from ..screen import Screen
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
-    console.print(renderable)
+    screen = Screen()
+    if not screen.is_terminal:
+        screen = Screen(width=120)
+    screen.print(renderable)
+
+
+def put(text: object, end: str = "\n") -> None:
+    """Print text as it is, but for control characters, which are shown."""
+    from ..screen import shown
+
+    print(shown(str(text)), end=end, flush=True)

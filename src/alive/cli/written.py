@@ -11,7 +11,7 @@ import typer
 
 from ..errors import AliveError
 from . import values
-from .words import choice, fail, wrote
+from .words import choice, fail, put, wrote
 
 if TYPE_CHECKING:
     from ..findings.policy import Policy
@@ -67,7 +67,7 @@ class Written:
         from ..files import write_atomically
 
         if self.is_pure:
-            print(sheet.text(self.form))
+            put(sheet.text(self.form))
         for file, form in self.files.items():
             write_atomically(file, sheet.text(form).encode())
             wrote(file)

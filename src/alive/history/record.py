@@ -32,6 +32,7 @@ LETTERS = {
 }
 NAMES = {letter: state.name.lower() for state, letter in LETTERS.items()}
 NEVER = "-"  # a unit that no point was sent to
+TIMES = 200  # a file that is compressed may open to so many times its size
 MOST = 1e300  # a number beyond it would become infinite where it is drawn
 
 
@@ -197,11 +198,10 @@ class History:
     def read(cls, path: Path) -> History:
         """Read a file; one that is no history is refused."""
         try:
-            data, allowance = path.read_bytes(), Allowance(path)
+            data, allowance = path.read_bytes(), Allowance(path, times=TIMES)
             if data[:2] == b"\x1f\x8b":
                 data = b"".join(allowance.unpacked(data))
-            allowance.json(len(data))
-            said = json.loads(data)
+            said = allowance.json(data)
             if not isinstance(said, dict) or said.get("format") != FORMAT:
                 raise ValueError("it is of another kind")
             layers = tuple(Layer(**layer) for layer in said["layers"])

@@ -13,6 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from ..screen import Screen
 from .arms import changes, lines, remedy
 from .laps import Lap
 
@@ -112,7 +113,7 @@ class Outcome:
         return page(self, command)
 
     def __str__(self) -> str:
-        console = Console(file=StringIO(), width=120, no_color=True, color_system=None)
+        console = Screen(file=StringIO(), width=120, no_color=True, color_system=None)
         console.print(self)
         return console.file.getvalue().rstrip()  # type: ignore[attr-defined,no-any-return]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
+
+from ..screen import Screen
 
 EVERY = 60.0  # seconds between two lines
 RECENT = 1800.0  # seconds whose pace tells the time left: an epoch of a large network takes a minute, and then jumps
@@ -18,7 +19,7 @@ def bars(*before: ProgressColumn | str, show: bool | None = None) -> Progress:
 
     By default a bar on a terminal and a line a minute in a file or a pipe; True: a bar in any case, False: nothing.
     """
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     columns = (*before, BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     if show is None and not console.is_terminal:
         return Lines(*columns, console=console, disable=True, speed_estimate_period=RECENT)

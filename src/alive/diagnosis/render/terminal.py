@@ -9,6 +9,7 @@ from io import StringIO
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from ...screen import Screen
 from ..advice import Advice, advise
 from ..record import BY_POSITION, Census
 from .grid import LINE, grid
@@ -28,7 +29,7 @@ def table(census: Census, *, everything: bool = False) -> Shown:
 
 def text(census: Census, *, everything: bool = False) -> str:
     """The same without colours, 120 columns wide."""
-    console = Console(file=StringIO(), width=120, no_color=True, color_system=None)
+    console = Screen(file=StringIO(), width=120, no_color=True, color_system=None)
     more = "alive.diagnosis.render.text(census, everything=True)"
     console.print(Shown(census, everything, more, "census.to_json()"))
     return console.file.getvalue().rstrip()  # type: ignore[attr-defined,no-any-return]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from math import prod
@@ -83,8 +82,7 @@ def _read(archive: zipfile.ZipFile, allowance: Allowance) -> Archive:
 
 
 def _json(archive: zipfile.ZipFile, name: str, allowance: Allowance) -> dict[str, Any]:
-    allowance.json(archive.getinfo(name).file_size, name)
-    found = json.loads(archive.read(name))
+    found = allowance.json(archive.read(name), name)
     if not isinstance(found, dict):
         raise Damaged(f"holds {name}, which is no table")
     return found
