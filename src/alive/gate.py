@@ -16,7 +16,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -39,7 +39,7 @@ class Allowance:
         if size is None:
             size = path.stat().st_size if path.is_file() else 0
         self.limit = setting() or max(FREE, times * size)
-        self.taken = 0
+        self.taken = self._looked = 0
 
     def take(self, count: int, what: str = "") -> None:
         """Count bytes that something in the file asks for; refuse what goes beyond, in all."""
@@ -50,8 +50,12 @@ class Allowance:
                 f"{self.path} opens to {_said(self.taken)} or more{inside}, where {_said(self.limit)} are expected",
                 f"If you trust it, say how much it may take: {SETTING}={max(1, -(-self.taken * 5 // 4 // 10**9))}GB",
             )
-        if self.taken > FREE and self.taken > SPARE * free():
-            raise AliveError(f"{self.path} takes {_said(self.taken)} of memory{inside}, and less is free", "Free some")
+        if self.taken > self._looked + FREE // 10:  # to look takes longer than to count
+            self._looked = self.taken
+            if self.taken > SPARE * free():
+                raise AliveError(
+                    f"{self.path} takes {_said(self.taken)} of memory{inside}, and less is free", "Free some"
+                )
 
     def shape(self, sizes: Iterable[int], itemsize: int, what: str = "") -> None:
         """Count an array; one without numbers counts its other axes, which are walked along later."""
@@ -115,15 +119,14 @@ class Allowance:
         """A file, plain or packed by gzip, bzip2 or xz, to be read on; stops where it would become too much."""
         first = source.read(6)
         source.seek(0)
-        opened = next((way(source) for magic, way in PACKED.items() if first.startswith(magic)), source)
+        opened: Any = source
+        if first.startswith(b"\x1f\x8b"):
+            opened = gzip.GzipFile(fileobj=source)
+        elif first.startswith(b"BZh"):
+            opened = bz2.BZ2File(source)
+        elif first.startswith(b"\xfd7zXZ\0"):
+            opened = lzma.LZMAFile(source)  # noqa: SIM115
         return io.BufferedReader(_Counted(opened, self), CHUNK)
-
-
-PACKED: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
-    b"\x1f\x8b": lambda source: gzip.GzipFile(fileobj=source),  # type: ignore[dict-item,return-value]
-    b"BZh": bz2.BZ2File,  # type: ignore[dict-item]
-    b"\xfd7zXZ\0": lambda source: lzma.LZMAFile(source),  # type: ignore[dict-item,return-value]
-}
 
 
 class _Counted(io.RawIOBase):

@@ -148,6 +148,15 @@ def target(name):
             "torch.ops.aten.relu.default.__class__",
             "torch.ops.aten.__init__.default",
         ),
+        *("torch.ops.aten.save.default", "torch.ops.aten.mul.left_t", "torch.ops.aten.ljust.default"),
+        *("torch.ops.aten.manual_seed.default", "torch.ops.aten.set_grad_enabled.default", "torch.ops.aten.exit.x"),
+        *(
+            "torch.ops.aten._reshape_alias.default",
+            "torch.ops.aten.set_.source_Tensor",
+            "torch.ops.aten.resize_.default",
+        ),
+        *("torch.ops.aten._sparse_coo_tensor_unsafe.default", "torch.ops.higher_order.while_loop"),
+        *("torch.ops.аten.relu.default", "torch.ops.aten.relu.default\n", "torch.ops.prim.exit.default"),
         *("#extension:mine", "torch.ops.higher_order.triton_kernel_wrapper_mutation", "torch.ops.mine.op.default"),
     ],
 )
@@ -208,6 +217,91 @@ def test_text_stays_text(program, tmp_path):
     assert not (tmp_path / MARK).exists()
 
 
+def computed(name, *given):
+    """A size is computed from these, before anything else."""
+
+    def edit(found):
+        args = [{"name": "", "arg": one, "kind": 1} for one in given]
+        made = [{"as_sym_int": {"as_name": "size_1"}}]
+        node = {"target": f"_operator.{name}", "inputs": args, "outputs": made, "metadata": {}}
+        graph(found)["nodes"].insert(0, node)
+
+    return edit
+
+
+TEXT, MANY = {"as_string": "%9999999999d"}, {"as_int": 10**9}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        computed("mod", TEXT, {"as_int": 1}),
+        computed("mul", TEXT, MANY),
+        computed("mul", {"as_ints": [0]}, MANY),
+        computed("mul", {"as_int": 2**40}, {"as_int": 2**40}),
+        computed("add", {"as_strings": ["a"]}, {"as_strings": ["b"]}),
+    ],
+)
+def test_sizes_are_computed_from_numbers_alone(program, edit):
+    again = from_exported(changed(edit))
+    with pytest.raises(AliveError, match="computes no size"):
+        again(torch.randn(4, 3))
+
+
+def twice_named(found):
+    entry = found["graph_module"]["module_call_graph"][0]["signature"]
+    entry["forward_arg_names"] = ["self"]
+
+
+def test_what_makes_no_code_is_refused(program):
+    with pytest.raises(AliveError, match="cannot be told apart"):
+        from_exported(changed(twice_named))
+    with pytest.raises(AliveError, match="2 graphs"):
+        from_exported(changed(more=[("../models/model.json", b"{}")]))
+
+
+def test_names_that_only_look_the_same_are_other_names(program, tmp_path):
+    """Entries whose names differ in case or in how a letter is composed, links, and archives within: none is opened."""
+    names = ("net/models/Model.JSON", "net/models/mode\u0301l.json", "/net/models/model.json", "net/models/model.json/")
+    for name in names:
+        again = from_exported(changed(more=[(name, CODE.encode())]))
+        assert again(torch.randn(4, 3))["y"].shape == (8, 2)
+    assert not (tmp_path / MARK).exists()
+
+
+def test_a_name_with_a_zero_in_it_is_the_name_before(program):
+    """Some readers end a name at a zero byte, others do not."""
+    with zipfile.ZipFile("net.pt2") as archive:
+        name = next(n for n in archive.namelist() if n.endswith("model.json"))
+    changed(more=[(f"{name}~x", b"{}")])
+    with open("bad.pt2", "r+b") as file:
+        data = file.read().replace(f"{name}~x".encode(), f"{name}\0x".encode())
+        file.seek(0)
+        file.write(data)
+    with pytest.raises(AliveError, match="twice"):
+        from_exported("bad.pt2")
+
+
+def test_a_local_header_that_names_another_entry_is_refused(program):
+    with open(changed(), "r+b") as file:
+        data = file.read()
+        at = data.index(b"models/model.json")
+        file.seek(at)
+        file.write(b"models/modeX.json")
+    with pytest.raises(AliveError):
+        from_exported("bad.pt2")
+
+
+def test_many_names_for_the_same_bytes_are_counted(program):
+    def again_and_again(found):
+        entry = dict(found["config"]["line.weight"])
+        entry["tensor_meta"] = entry["tensor_meta"] | {"sizes": [{"as_int": 0}, {"as_int": 10**7}]}
+        found["config"] |= {f"w{number}": entry for number in range(99)}
+
+    with pytest.raises(AliveError, match="ALIVE_FILE_MEMORY"):
+        from_exported(changed(again_and_again, entry="weights_config.json"))
+
+
 def pickle_bytes(tmp_path):
     torch.save(Runs(), tmp_path / "p.pt")
     return (tmp_path / "p.pt").read_bytes()
@@ -259,6 +353,18 @@ def test_a_packed_file_is_refused(program):
         from_exported(changed(pack=zipfile.ZIP_DEFLATED))
 
 
+def test_an_adapter_is_refused(alive, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    mapping = {"base_model_class": "Mine", "parent_library": "mine"}
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "auto_mapping": mapping}))
+    np.savez(tmp_path / "x.npz", input_ids=np.zeros((3, 4), dtype=int))
+    code, _, err = alive("census", "hf:folder", "--data", "x.npz")
+    assert code == 2
+    assert "code from elsewhere" in err
+
+
 def test_a_deep_graph_is_refused(program):
     deep = "[" * 100_000 + "]" * 100_000
     with zipfile.ZipFile("bad.pt2", "w") as new:
@@ -275,6 +381,18 @@ def test_a_deep_graph_is_refused(program):
         {"attn_implementation": {"": "sdpa", "text": "someone/anything"}},
         {"experts_implementation": "someone/anything"},
         {"text_config": {"attn_implementation": ["someone/anything"]}},
+        {"attn_implementation": "flash_attention_2"},
+        {"experts_implementation": "deepgemm"},
+        {"auto_map": {"AutoModel": "modeling_mine.Mine"}},
+        {"auto_map": {"AutoModel": "someone/code--modeling_mine.Mine"}},
+        {"text_config": {"auto_map": {"AutoConfig": "configuration_mine.Mine"}}},
+        {"trust_remote_code": True},
+        {"use_kernels": True},
+        {"kernel_config": {"kernel_mapping": {"RMSNorm": "someone/kernels:RMSNorm"}}},
+        {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+        {"quantization_config": {"quant_method": "torchao", "quant_type": {"default": {"_type": "os.system"}}}},
+        {"vision_config": {"backbone": "hf-hub:someone/anything", "use_timm_backbone": True}},
+        {"use_pretrained_backbone": True},
     ],
 )
 def test_a_configuration_that_names_code_is_refused(alive, tmp_path, settings):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +11,16 @@ from typing import Any
 from torch import nn
 
 from ...errors import AliveError
+from ...gate import Allowance
 
 PREFIX = "hf:"
 FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx")
-CODE = re.compile(r"_implementation|kernel_config|kernel_mapping")  # settings by which transformers picks code
+# Settings by which transformers picks code: implementations it brings along, and those that are always of elsewhere.
+PICKS, OWN = re.compile(r"_implementation$"), ("eager", "sdpa", "flex_attention", "batched_mm", "grouped_mm")
+CODE = re.compile(
+    r"auto_map|trust_remote_code|custom_\w+|use_kernels|kernel_\w+|quantization_config|use_pretrained_backbone"
+)
+ADAPTER = "adapter_config.json"  # names a library, which peft would import
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -63,6 +68,11 @@ def model(source: str) -> nn.Module:
     """The model of a folder: with its weights, or a fresh start where there is a configuration alone."""
     path = folder(source)
     _expect_no_code(path, _configuration(path))
+    if (path / ADAPTER).exists():
+        raise AliveError(
+            f"{path} holds {ADAPTER}, an adapter, which is code from elsewhere",
+            "Merge it into its model, and save that",
+        )
     try:
         import transformers
     except ImportError:
@@ -92,10 +102,10 @@ def model(source: str) -> nn.Module:
 def _configuration(path: Path) -> dict[str, Any]:
     file = path / "config.json"
     try:
-        found = json.loads(file.read_text())
+        found = Allowance(file).json(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise AliveError(
-            f"{file} cannot be read: {error}", "Save it again with model.save_pretrained(folder)"
+            f"transformers cannot load {path}: config.json: {error}", "Save it again with model.save_pretrained(folder)"
         ) from None
     if not isinstance(found, dict):
         raise AliveError(f"{file} holds no configuration", "Save it again with model.save_pretrained(folder)")
@@ -104,17 +114,21 @@ def _configuration(path: Path) -> dict[str, Any]:
 
 def _expect_no_code(path: Path, settings: Any, name: str = "") -> None:
     """Refuse settings that name code of another place, which transformers would fetch and import."""
-    if isinstance(settings, dict):
-        for key, value in settings.items():
-            _expect_no_code(path, value, str(key) if not name.endswith("_implementation") else name)
-    elif isinstance(settings, list):
-        for value in settings:
-            _expect_no_code(path, value, name)
-    elif isinstance(settings, str) and CODE.search(name) and not settings.isidentifier():
+    is_code = bool(settings) and CODE.search(name) is not None
+    if isinstance(settings, str):
+        is_code |= PICKS.search(name) is not None and settings not in OWN
+        is_code |= name == "backbone" and not settings.isidentifier()
+    if is_code:
         raise AliveError(
             f"{path}/config.json says {name}={settings!r:.80}, which is code from elsewhere, and is not fetched or run",
             "Take that line out, or write eager or sdpa",
         )
+    if isinstance(settings, dict):
+        for key, value in settings.items():
+            _expect_no_code(path, value, str(key) if not PICKS.search(name) else name)
+    elif isinstance(settings, list):
+        for value in settings:
+            _expect_no_code(path, value, name)
 
 
 def _kind(transformers: Any, path: Path) -> Any:

@@ -133,6 +133,8 @@ class _Inputs:
         positional, named = _treespec(calls["in_spec"])["children_spec"]
         arguments = positional["children_spec"] + named["children_spec"]
         names = calls.get("forward_arg_names") or []
+        if len(set(names) - {"self"}) < len(names):
+            raise Damaged(f"takes inputs by the names {', '.join(map(str, names))[:80]}, which cannot be told apart")
         if len(names) != len(arguments):
             names = given if len(given) == len(arguments) else [f"arg_{n}" for n in range(len(arguments))]
         placed = [(graph.placeholder(_name(name)), spec) for name, spec in zip(names, arguments, strict=True)]
