@@ -17,11 +17,11 @@ from samples import samples
 
 HEAD = """# Spoiled files
 
-`make hostile` opens spoiled files of every format that alive reads, each by its number: the same number is the same file
-everywhere. One to three of these are done to it: bits are flipped, it is cut, parts change places, runs of one byte and
-extreme numbers are written into it, fields of its JSON are swapped, deleted, nested or made extreme, entries of its archive
-are spoiled, doubled or packed. Each is opened by the command a user would type, and must end in success or in one line of
-at most 600 characters, in at most 10 seconds of one processor and 1 GB of memory, torch included.
+`make hostile` opens spoiled files of every format that alive reads, each by its number: the same number is the same
+file everywhere. One to three of these are done to it: bits are flipped, it is cut, parts change places, runs of one
+byte and extreme numbers are written into it, fields of its JSON are swapped, deleted, nested or made extreme, entries
+of its archive are spoiled, doubled or packed. Each is opened by the command a user would type, and must end in success
+or in one line of at most 600 characters, in at most 10 seconds of one processor and 1 GB of memory, torch included.
 
 | format | files | success | one line | slowest | most memory | else |
 |---|--:|--:|--:|--:|--:|--:|

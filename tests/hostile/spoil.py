@@ -9,6 +9,7 @@ import random
 import struct
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -88,7 +89,7 @@ def parts_of(data: bytes) -> tuple[Any, Callable[[Any], bytes]] | None:
             size = struct.unpack("<Q", data[:8])[0]
             rest = data[8 + size :]
             return json.loads(data[8 : 8 + size]), lambda found: _headed(found, rest)
-    except (ValueError, OSError, EOFError, RecursionError):
+    except (ValueError, OSError, EOFError, RecursionError, zlib.error):
         pass
     return None
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..errors import AliveError
 from ..gate import Allowance
 from .catalogue import File, ImageSet
-from .tables import count
+from .footer import count
 
 FORMATS = ("PNG", "WEBP", "JPEG")
 LOSSY = "JPEG"
@@ -42,9 +42,9 @@ def decode(path: Path, file: File, known: ImageSet) -> tuple[Tensor, Tensor, boo
     if path.stat().st_size == file.size and found != file.sha256:
         raise AliveError(f"{path} is damaged: {sums}", "Get it again")
     try:
+        count(Allowance(path), path)
         with parquet.ParquetFile(path) as table:
             _expect_table(table, file, known)
-            count(Allowance(path), table.metadata)
             return _all(table, pictures, file.rows, known)
     except Exception as error:  # a damaged file fails in as many ways as it and its images have parts
         said = " ".join(str(getattr(error, "cause", error)).split()).rstrip(".") or type(error).__name__

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import AliveError, near
 from ..gate import Allowance
+from .footer import count
 
 TARGETS = ("y", "label", "labels", "target", "targets")
 DELIMITERS = (",", ";", "\t")
@@ -164,8 +165,8 @@ def from_parquet(path: Path, target: str | None) -> Table:
             "reading .parquet needs pyarrow, which is not installed", 'Run pip install ".[data]" in your clone of alive'
         ) from None
     try:
+        count(Allowance(path), path)
         with parquet.ParquetFile(path) as file:
-            count(Allowance(path), file.metadata)
             schema = file.schema_arrow
         names = [name for name in schema.names if not re.fullmatch(r"__index_level_\d+__", name)]
         if len(set(schema.names)) < len(schema.names):
@@ -192,19 +193,6 @@ def from_parquet(path: Path, target: str | None) -> Table:
     if any(part.ndim > 1 for part in columns.values()):
         return Table(columns, y, notes)
     return Table(np.stack([part.astype(float) for part in columns.values()], 1), y, notes)
-
-
-def count(allowance: Allowance, metadata: Any) -> None:
-    """Count what a parquet file says that its columns hold: equal values in a row take no room in it."""
-    for column in range(metadata.num_columns):
-        is_list = metadata.schema.column(column).max_repetition_level > 0
-        for group in range(metadata.num_row_groups):
-            told = metadata.row_group(group).column(column)
-            allowance.take(max(told.total_uncompressed_size, 0), told.path_in_schema)
-            allowance.take(max(told.num_values, 0) * (LISTED if is_list else 8), told.path_in_schema)
-
-
-LISTED = 48  # bytes of a number in a list, on its way
 
 
 def _is_numbers(kind: Any) -> bool:
