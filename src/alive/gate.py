@@ -192,11 +192,8 @@ def _process() -> float:
 
 def short_of_memory(error: BaseException) -> bool:
     """Whether an error says that there was no memory left; torch says it as a RuntimeError."""
-    said = str(error)
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError)
-        and any(word in said for word in ("allocate memory", "out of memory", "bad_alloc"))
-    )
+    words = ("allocate memory", "out of memory", "bad_alloc", "failed to map segment", "can't start new thread")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def _fill(stream: IO[bytes], place: memoryview, name: str) -> None:

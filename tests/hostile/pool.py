@@ -57,8 +57,8 @@ def content(sample: Sample, job: Job) -> bytes:
 def outcomes(
     known: dict[str, Sample], jobs: Sequence[Job], folder: Path, processes: int = 1
 ) -> Iterator[tuple[Job, Outcome]]:
-    """Open every file; give what it did as soon as that is known."""
-    _warm(known, folder)
+    """Open every file; give what it did as soon as that is known. Those that are no bombs are opened once before."""
+    _warm({name: sample for name, sample in known.items() if not sample.is_bomb}, folder)
     shares = [list(jobs[k::processes]) for k in range(processes)]
     crews = {}
     for number, share in enumerate(shares):

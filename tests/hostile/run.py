@@ -12,6 +12,7 @@ from time import monotonic
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+from bombs import bombs
 from pool import Job, Outcome, outcomes
 from samples import samples
 
@@ -34,6 +35,7 @@ def main() -> int:
     asked.add_argument("--each", type=int, default=100, help="files of each format")
     asked.add_argument("--first", type=int, default=1, help="number of the first")
     asked.add_argument("--only", action="append", help="a format")
+    asked.add_argument("--bombs", action="store_true", help="also small files that open to much")
     asked.add_argument("--processes", type=int, default=1)
     asked.add_argument("--page", type=Path)
     given = asked.parse_args()
@@ -42,6 +44,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         known = {name: sample for name, sample in samples(Path(place)).items() if not given.only or name in given.only}
         jobs = [Job(name, given.first + k) for k in range(given.each) for name in known]
+        if given.bombs:
+            known |= bombs(Path(place))
+            jobs += [Job(name, 0) for name, sample in known.items() if sample.is_bomb]
         for job, outcome in outcomes(known, jobs, Path(place), given.processes):
             found[job.format].append(outcome)
             if outcome.fault:

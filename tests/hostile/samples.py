@@ -34,6 +34,7 @@ class Sample(NamedTuple):
     ending: str
     data: bytes
     opens: tuple[str, ...] | Callable[[Path], object]
+    is_bomb: bool = False
 
 
 def samples(folder: Path) -> dict[str, Sample]:

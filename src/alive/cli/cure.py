@@ -17,6 +17,7 @@ from .words import (
     Init,
     ModelSource,
     Seed,
+    aside,
     choice,
     command,
     completing,
@@ -92,7 +93,7 @@ def cure(
             batch_size=batch_size,
             points=points,
             cures=cures,
-            store=store,
+            store=_kept_in(store),
             jobs=jobs,
             name=model,
             source=source,
@@ -107,6 +108,20 @@ def cure(
         put(found.to_json())
     else:
         show(found)
+
+
+def _kept_in(store: Path) -> Path | None:
+    """The store; none where the usual one cannot be written here: the race runs all the same."""
+    from ..files import expect_writable
+
+    try:
+        expect_writable(store)
+    except AliveError as error:
+        if store != STORE:
+            raise
+        aside(f"note: {error.cause}; finished runs are not kept, and after Ctrl-C all begins anew")
+        return None
+    return store
 
 
 def _opened(typed: Typed) -> tuple[Callable[[], nn.Module], Any, str, tuple[str, ...]]:

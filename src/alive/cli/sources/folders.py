@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from ...errors import AliveError
@@ -85,8 +86,9 @@ def model(source: str) -> nn.Module:
             config = transformers.AutoConfig.from_pretrained(path, **local)
             kind = _kind(transformers, path)
             if not has_weights(source):
-                fresh: nn.Module = kind.from_config(config) if kind is transformers.AutoModel else kind(config)
-                return fresh
+                fresh = (lambda: kind.from_config(config)) if kind is transformers.AutoModel else (lambda: kind(config))
+                _expect_room(path, fresh)
+                return fresh()
             made, info = kind.from_pretrained(path, config=config, local_files_only=True, output_loading_info=True)
         except Exception as error:  # a damaged folder fails in as many ways as it has files
             if isinstance(error, AliveError):
@@ -143,6 +145,18 @@ def _kind(transformers: Any, path: Path) -> Any:
             "Install the version that has it; code that lies in the folder is not run",
         )
     return found
+
+
+def _expect_room(path: Path, make: Callable[[], nn.Module]) -> None:
+    """Refuse a configuration of a model that is larger than the memory that is free."""
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            rehearsed = make()
+    except Exception:  # it looks at numbers while it is made
+        return
+    allowance = Allowance(path / "config.json")
+    allowance.limit = sum(each.nbytes for each in rehearsed.state_dict().values())
+    allowance.take(allowance.limit)
 
 
 def _expect_whole(path: Path, info: Any) -> None:
