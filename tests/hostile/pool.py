@@ -10,6 +10,7 @@ import io
 import json
 import os
 import random
+import re
 import resource
 import select
 import signal
@@ -154,6 +155,7 @@ def fault(outcome: Outcome, out: str, sample: Sample) -> str:
         ),
         (outcome.code != 2 or sum(line.startswith("alive: ") for line in lines) == 1, "not one line"),
         (not any((ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 for c in said + out), "control characters"),
+        (re.search(sample.says, said) is not None, f"not said: {sample.says}"),
         (outcome.seconds <= SECONDS, f"{outcome.seconds} s"),
         (outcome.megabytes * 2**20 <= BYTES, f"{outcome.megabytes} MB"),
     ]

@@ -34,7 +34,11 @@ class Sample(NamedTuple):
     ending: str
     data: bytes
     opens: tuple[str, ...] | Callable[[Path], object]
-    is_bomb: bool = False
+    says: str = ""  # what a bomb must be answered with, as a pattern
+
+    @property
+    def is_bomb(self) -> bool:
+        return bool(self.says)
 
 
 def samples(folder: Path) -> dict[str, Sample]:
