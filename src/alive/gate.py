@@ -99,7 +99,7 @@ class Allowance:
         flat = np.empty(_product(shape), kind)
         if flat.nbytes > size:
             raise ValueError(f"{name} is cut short: {flat.nbytes} bytes expected, {size} are there")
-        _fill(stream, memoryview(flat.view(np.uint8)) if flat.size else memoryview(b""), name)
+        _fill(stream, flat.view(np.uint8).data if flat.size else memoryview(b""), name)
         return flat.reshape(shape, order="F" if by_columns else "C")
 
     def unpacked(self, raw: bytes) -> Iterator[bytes]:

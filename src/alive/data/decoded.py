@@ -75,7 +75,8 @@ def _kept(path: Path | None) -> Data | None:
     from safetensors import SafetensorError
 
     try:
-        note, tensors = safe_tensors(path)
+        note, held = safe_tensors(path)
+        tensors: dict[str, Any] = {part: held[part] for part in PARTS}
         if note["sum"] != _sum(note["about"], tensors):
             return None
         about: dict[str, Any] = json.loads(note["about"])

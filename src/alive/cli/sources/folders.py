@@ -86,9 +86,10 @@ def model(source: str) -> nn.Module:
             config = transformers.AutoConfig.from_pretrained(path, **local)
             kind = _kind(transformers, path)
             if not has_weights(source):
-                fresh = (lambda: kind.from_config(config)) if kind is transformers.AutoModel else (lambda: kind(config))
-                _expect_room(path, fresh)
-                return fresh()
+                fresh = kind.from_config if kind is transformers.AutoModel else kind
+                _expect_room(path, lambda: fresh(config))
+                made: nn.Module = fresh(config)
+                return made
             made, info = kind.from_pretrained(path, config=config, local_files_only=True, output_loading_info=True)
         except Exception as error:  # a damaged folder fails in as many ways as it has files
             if isinstance(error, AliveError):
@@ -98,7 +99,7 @@ def model(source: str) -> nn.Module:
                 f"transformers cannot load {path}: {reason}", "Save it again with model.save_pretrained(folder)"
             ) from error
     _expect_whole(path, info)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _configuration(path: Path) -> dict[str, Any]:
