@@ -21,7 +21,7 @@ EVIL = "a\x1b[2J\x1b]0;mine\x07\x9b31mb\u202ec\ud800"
 
 
 def test_control_characters_are_shown():
-    assert shown(EVIL) == r"a\x1b[2J\x1b]0;mine\x07\x9b31mb\u202ec\ud800"
+    assert shown(EVIL) == r"a\x1b[2J\x1b]0;mine\x07\u009b31mb\u202ec\ud800"
     assert shown("lines\n\tand tabs, äöü, → 中 🙂") == "lines\n\tand tabs, äöü, → 中 🙂"
 
 
@@ -32,6 +32,15 @@ def test_the_screen_sends_only_what_it_means(wrapped):
     left = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue())  # of rich, for styles
     assert not any((ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c in "\u202e\ud800" for c in left), left
     assert "x1b[2J" in left
+
+
+def test_json_stays_json(capsys):
+    from alive.cli.words import put
+
+    put(json.dumps({"name": EVIL}, ensure_ascii=False))
+    out = capsys.readouterr().out
+    assert json.loads(out) == {"name": EVIL}
+    assert out.rstrip("\n").isprintable()
 
 
 def test_a_message_is_one_short_line():

@@ -72,6 +72,15 @@ class Allowance:
         self.take(2 * len(text) + 64 * (text.count(b"[") + text.count(b"{")) + 32 * text.count(b","), what)
         return json.loads(text)
 
+    def content(self) -> bytes:
+        """The bytes of the file; of what has no end, such as a device, no more than allowed."""
+        found = bytearray()
+        with self.path.open("rb") as file:
+            while piece := file.read(CHUNK):
+                self.take(len(piece))
+                found += piece
+        return bytes(found)
+
     def entries(self, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
         """The entries of an archive, no two of one name, unpacked no larger than allowed; none is unpacked yet."""
         found = archive.infolist()

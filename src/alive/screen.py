@@ -19,7 +19,11 @@ def shown(text: str) -> str:
     >>> shown("layer\\x1b[2J")
     'layer\\\\x1b[2J'
     """
-    return CONTROLS.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
+    return CONTROLS.sub(lambda found: _written(ord(found[0])), text)
+
+
+def _written(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x7F else f"\\u{code:04x}"  # as JSON may have it, which writes the first itself
 
 
 def in_a_line(text: str, longest: int = LONGEST) -> str:
@@ -28,7 +32,7 @@ def in_a_line(text: str, longest: int = LONGEST) -> str:
     >>> in_a_line("cannot read x:\\n  " + "no " * 99 + ". Try again.", 40)
     'cannot read x: no no no ... . Try again.'
     """
-    line = shown(" ".join(text.split()))
+    line = shown(re.sub(r"\s*[\n\r\t\v\f]\s*", " ", text.strip()))
     if len(line) <= longest:
         return line
     end = longest * 2 // 5 - 3

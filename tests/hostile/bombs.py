@@ -38,11 +38,15 @@ def bombs(folder: Path) -> dict[str, Sample]:
         **_onnx(),
         **_programs(folder),
         **_weights(),
-        "config: a large vocabulary": Sample(
-            ".json",
-            json.dumps(CONFIG | {"vocab_size": 10**10}).encode(),
-            ("census", f"hf:{HERE}/hf", "--data", f"{HERE}/../ids.npz"),
-        ),
+        **{
+            f"config: {name}": Sample(
+                ".json",
+                json.dumps(CONFIG | said).encode(),
+                ("census", f"hf:{HERE}/hf", "--data", f"{HERE}/../ids.npz"),
+            )
+            for name, said in LARGE.items()
+        },
+        "history: without an end": Sample(".json", b"", ("watch", "/dev/zero")),
     }
     return {name: sample._replace(says=SAYS.get(name, "opens to")) for name, sample in found.items()}
 
@@ -58,7 +62,11 @@ SAYS = {
     "deb: a size below zero": "negative size",
     "shrunk: a large layer": "not of the size",
     "config: a large vocabulary": "takes 320",
+    "config: many layers": "at most 10,000",
 }
+
+
+LARGE = {"a large vocabulary": {"vocab_size": 10**10}, "many layers": {"num_hidden_layers": MANY}}
 
 
 def _header(shape: tuple[int, ...]) -> bytes:

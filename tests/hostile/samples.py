@@ -191,7 +191,7 @@ def _records(folder: Path, x: torch.Tensor) -> dict[str, Sample]:
         store.ask(Run("001-Fig1", "quick", "dense", 1))
         store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return {
-        "history": Sample(".json", _read(folder / "h.json"), ("watch", FILE)),
+        "history": Sample(".json", _read(folder / "h.json"), ("watch", FILE, "--html", "page.html")),
         "history, packed": Sample(".json.gz", _read(folder / "h.json.gz"), ("watch", FILE, "--json")),
         "trials": Sample(
             ".jsonl", _read(folder / "rows.jsonl"), ("clinic", "--rows", FILE, "--record", f"{HERE}/book.json")

@@ -198,7 +198,8 @@ class History:
     def read(cls, path: Path) -> History:
         """Read a file; one that is no history is refused."""
         try:
-            data, allowance = path.read_bytes(), Allowance(path, times=TIMES)
+            allowance = Allowance(path, times=TIMES)
+            data = allowance.content()
             if data[:2] == b"\x1f\x8b":
                 data = b"".join(allowance.unpacked(data))
             said = allowance.json(data)

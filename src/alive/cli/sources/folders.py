@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ PICKS, OWN = re.compile(r"_implementation$"), ("eager", "sdpa", "flex_attention"
 CODE = re.compile(
     r"auto_map|trust_remote_code|custom_\w+|use_kernels|kernel_\w+|quantization_config|use_pretrained_backbone"
 )
+LAYERS, MOST = re.compile(r"layers?$|num_\w*(blocks|experts|stages)$|^depth"), 10_000
 ADAPTER = "adapter_config.json"  # names a library, which peft would import
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
@@ -69,6 +71,7 @@ def model(source: str) -> nn.Module:
     """The model of a folder: with its weights, or a fresh start where there is a configuration alone."""
     path = folder(source)
     _expect_no_code(path, _configuration(path))
+    _expect_few(path, _configuration(path))
     if (path / ADAPTER).exists():
         raise AliveError(
             f"{path} holds {ADAPTER}, an adapter, which is code from elsewhere",
@@ -85,9 +88,9 @@ def model(source: str) -> nn.Module:
             local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
             config = transformers.AutoConfig.from_pretrained(path, **local)
             kind = _kind(transformers, path)
+            fresh = kind.from_config if kind is transformers.AutoModel else kind
+            _expect_room(path, lambda: fresh(config))
             if not has_weights(source):
-                fresh = kind.from_config if kind is transformers.AutoModel else kind
-                _expect_room(path, lambda: fresh(config))
                 made: nn.Module = fresh(config)
                 return made
             made, info = kind.from_pretrained(path, config=config, local_files_only=True, output_loading_info=True)
@@ -113,6 +116,14 @@ def _configuration(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise AliveError(f"{file} holds no configuration", "Save it again with model.save_pretrained(folder)")
     return found
+
+
+def _expect_few(path: Path, settings: Any) -> None:
+    """Refuse more layers than anybody could wait for."""
+    for key, value in settings.items() if isinstance(settings, dict) else ():
+        if LAYERS.search(str(key)) and isinstance(value, int | float) and value > MOST:
+            raise AliveError(f"{path}/config.json says {key}={value:.3g}", f"Give at most {MOST:,} of them")
+        _expect_few(path, value)
 
 
 def _expect_no_code(path: Path, settings: Any, name: str = "") -> None:
@@ -149,7 +160,11 @@ def _kind(transformers: Any, path: Path) -> Any:
 
 
 def _expect_room(path: Path, make: Callable[[], nn.Module]) -> None:
-    """Refuse a configuration of a model that is larger than the memory that is free."""
+    """Refuse a model that is larger than the memory that is free, and weights that open to far more than they are."""
+    for file in path.glob("*.bin"):
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                Allowance(file).entries(archive)
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
             rehearsed = make()

@@ -86,9 +86,12 @@ def opened(typed: Typed) -> Opened:
 
 def _batch_size(network: nn.Module) -> int | None:
     """How many points a file takes at once, where it was written for so many alone."""
+    size: int | None = None
     if isinstance(network, OnnxNetwork):
-        return network.batch_size
-    return network.meta.get(BATCH_SIZE) if isinstance(network, fx.GraphModule) else None
+        size = network.batch_size
+    elif isinstance(network, fx.GraphModule):
+        size = network.meta.get(BATCH_SIZE)
+    return size if size is not None and size > 0 else None
 
 
 def _checked(network: OnnxNetwork, form: Form) -> str:
