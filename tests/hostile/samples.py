@@ -11,19 +11,20 @@ import sys
 import tarfile
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from alive.clinic import Trial, write_rows
+from alive.clinic import Trial
 from alive.errors import AliveError
 from alive.history import watch
 from alive.nn import Rectangular
-from alive.race.laps import Lap, Mark, read_laps, write_laps
+from alive.race.laps import Lap, Mark
 
 FILE, HERE = "FILE", "HERE"
 
@@ -180,11 +181,9 @@ def _records(folder: Path, x: torch.Tensor) -> dict[str, Sample]:
         look = watch(network, x, every=1, path=folder / name)
         for step in range(4):
             look(step, loss=0.5)
-    write_rows(folder / "rows.jsonl", [Trial("zeros", "as it is", seed, 0.5, "a note") for seed in range(4)])
+    trials = [Trial("zeros", "as it is", seed, 0.5, "a note") for seed in range(4)]
     marks = (Mark(0, None, 0.5, 0.1, 0.2), Mark(9, 0.3, 0.7, 0.1, 0.2))
-    write_laps(
-        folder / "laps.jsonl", [Lap("race", "as it is", seed, 9, marks, {"verdict": "well"}) for seed in range(4)]
-    )
+    laps = [Lap("race", "as it is", seed, 9, marks, {"verdict": "well"}) for seed in range(4)]
     from alive.run.store import Run, Store
 
     with Store(folder / "store.sqlite") as store:
@@ -193,12 +192,24 @@ def _records(folder: Path, x: torch.Tensor) -> dict[str, Sample]:
     return {
         "history": Sample(".json", _read(folder / "h.json"), ("watch", FILE, "--html", "page.html")),
         "history, packed": Sample(".json.gz", _read(folder / "h.json.gz"), ("watch", FILE, "--json")),
-        "trials": Sample(
-            ".jsonl", _read(folder / "rows.jsonl"), ("clinic", "--rows", FILE, "--record", f"{HERE}/book.json")
-        ),
-        "laps": Sample(".jsonl", _read(folder / "laps.jsonl"), read_laps),
+        "trials": Sample(".jsonl", _lines(trials), ("clinic", "--rows", FILE, "--record", f"{HERE}/book.json")),
+        "laps": Sample(".jsonl", _lines(laps), _laps),
         "store": Sample(".sqlite", _read(folder / "store.sqlite"), ("reproduce", "--store", FILE)),
     }
+
+
+def _lines(records: list[Any]) -> bytes:
+    return "".join(f"{json.dumps(asdict(record))}\n" for record in records).encode()
+
+
+def _laps(file: Path) -> object:
+    """What a race reads of earlier ones."""
+    from alive.race import laps
+
+    if hasattr(laps, "read_laps"):  # of the version that kept lines
+        return laps.read_laps(file)
+    with laps.Laps(file) as store:
+        return store.all()
 
 
 def _packages() -> dict[str, Sample]:
