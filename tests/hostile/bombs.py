@@ -105,7 +105,7 @@ def _pt() -> dict[str, bytes]:
     held = {
         "an expanded view": {"x": one.expand(MANY, 3), "y": one.expand(MANY)},
         "many views": [one.expand(10**7) for _ in range(99)],
-        "sparse": torch.sparse_coo_tensor(torch.zeros(2, 1).long(), one, (MANY, MANY)),
+        "sparse": torch.sparse_coo_tensor(torch.zeros(2, 1).long(), one, (MANY, MANY), check_invariants=True),
         "without numbers": {"x": torch.zeros(MANY, 0)},
         "lists in lists": laughs,
     }
