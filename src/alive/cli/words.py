@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -118,11 +118,24 @@ def _descriptor_of_stderr() -> Iterator[None]:
         yield
         return
     try:
+        _flush()
         os.dup2(2, 1)
         yield
     finally:
+        _flush()
         os.dup2(before, 1)
         os.close(before)
+
+
+def _flush() -> None:
+    """Write what is waiting to be written, of libraries in C too: it would go to where descriptor 1 leads later."""
+    import ctypes
+
+    if sys.__stdout__ is not None:
+        with suppress(OSError, ValueError):
+            sys.__stdout__.flush()
+    with suppress(OSError, TypeError, AttributeError):  # Windows has no such library
+        ctypes.CDLL(None).fflush(None)
 
 
 def show(renderable: object) -> None:
