@@ -129,6 +129,10 @@ def in_parts(draw: Draw, h: Known, before: Before) -> Step | None:
         found = {}
         for k, (value, (point, unit)) in enumerate(zip(h.value.chunk(2, axis), parts, strict=True)):
             found[k] = Known(me.layer(value), *along(-1, units)(me, Known(value, point, unit), []))
+        if len(found) == 2 and set(found[0].point.flat).isdisjoint(found[1].point.flat):  # one layer of more points
+            value = torch.cat([part.value for part in found.values()], axis)
+            labels = ([getattr(part, name) for part in found.values()] for name in ("point", "unit"))
+            return {0: Known(value, *(np.concatenate(both, axis) for both in labels))}
         return found
 
     text = f"cat([relu(Linear(part)) for part in chunk(2, {axis})]), to {out}"
