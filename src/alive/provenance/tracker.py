@@ -113,8 +113,14 @@ class Tracker(TorchDispatchMode):
         for path, module in root.named_modules():
             for name, value in vars(module).items():
                 for place, t in enumerate(_tensors(value) if isinstance(value, Tensor | list | tuple) else ()):
-                    if not isinstance(t, nn.Parameter):
+                    if not isinstance(t, nn.Parameter) and not self._is_of_parameter(t):
                         self._enter_constant(t, ("attribute", path, name, place))
+
+    def _is_of_parameter(self, t: Tensor) -> bool:
+        """Whether it is another name for the numbers of a parameter, as a norm by hooks leaves behind."""
+        with suppress(RuntimeError, NotImplementedError, ValueError):
+            return storage_id(t) in self.families.storages
+        return False
 
     def _enter_constant(self, t: Tensor, source: Hashable) -> None:
         self._put(t, constant(t.ndim, source)._replace(tables=_memory_of(t)))

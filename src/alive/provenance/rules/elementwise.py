@@ -42,6 +42,8 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     more: dict[str, Any] = {}
     if any(_varies(t, d) for t in operands if not op.of(t).data for d in range(-ndim, 0) if point.shape[d] > 1):
         more["pure"] = False  # a number for each point that did not come with the batch, as targets
+    if op.name.rstrip("_") in ("rsub", *ADDS) and any(_is_number(op[name]) for name in ("self", "other")):
+        more["pure"] = False  # a margin, as in 1 - u
     if unit.numel() and int(unit.max()) != LOST and (axis := _spread_along(op, operands, point, unit)) is not None:
         own = _own_units(op, operands, point, unit, families)
         unit = nobody(ndim, LOST) if own is None else own
@@ -57,6 +59,11 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         more["picked"] = False
         unit = nobody(ndim) if unit.numel() and int(unit.max()) == LOST else unit
     return op.made(point, unit, *data, **more)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number of Python's, and not 0."""
+    return isinstance(value, int | float) and bool(value)
 
 
 def _plain_units(op: Op, owners: Sequence[Owners], ndim: int) -> Owners:
