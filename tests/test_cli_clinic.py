@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from alive.clinic import PATIENTS, read_rows
+from alive.clinic import PATIENTS, Trial, Trials
 
 
 def test_without_a_patient_it_lists_all_and_the_recorded_table(alive) -> None:
@@ -17,15 +17,20 @@ def test_without_a_patient_it_lists_all_and_the_recorded_table(alive) -> None:
     assert "Measured" in out
 
 
+def rows(path: Path) -> list[Trial]:
+    with Trials(path, create=False) as store:
+        return store.all()
+
+
 def test_it_treats_a_patient_and_goes_on_from_what_is_kept(alive) -> None:
-    words = ("clinic", "zeros", "--cure", "kaiming", "--cure", "nothing", "--seeds", "1", "--rows", "mine.jsonl")
+    words = ("clinic", "zeros", "--cure", "kaiming", "--cure", "nothing", "--seeds", "1", "--rows", "mine.sqlite")
     code, out, err = alive(*words)
     assert code == 0, err
-    kept = read_rows(Path("mine.jsonl"))
+    kept = rows(Path("mine.sqlite"))
     assert [row.cure for row in kept] == ["healthy", "kaiming", "nothing"]
     assert all(f"{row.score:.2f}" in out for row in kept)
     again = alive(*words)[1]
-    assert read_rows(Path("mine.jsonl")) == kept
+    assert rows(Path("mine.sqlite")) == kept
     assert again == out
 
 
@@ -36,7 +41,7 @@ def test_it_treats_a_patient_and_goes_on_from_what_is_kept(alive) -> None:
         (("zeros", "--cure", "mirror"), "did you mean 'mirrored'"),
         (("zeros", "--all"), "not both"),
         (("--cure", "kaiming"), "--cure needs a patient"),
-        (("zeros", "--rows", "nowhere/rows.jsonl"), "nowhere"),
+        (("zeros", "--rows", "nowhere/rows.sqlite"), "nowhere"),
         (("zeros", "--seeds", "0"), "seeds"),
     ],
 )

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from alive.race.laps import Lap, Laps
+
 MINE = """
 import torch
 from torch import nn
@@ -98,12 +100,19 @@ def test_what_it_cannot_do_is_said_in_one_line(mine, words, said) -> None:
     assert len([line for line in err.splitlines() if not line.startswith("note: ")]) == 1
 
 
+def laps(path: Path) -> list[Lap]:
+    if not path.exists():
+        return []
+    with Laps(path) as store:
+        return store.all()
+
+
 def test_ctrl_c_keeps_what_is_finished_and_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     words = ("cure", "mine:make_model", "--steps", "400", "--seeds", "2", "--jobs", "2")
     command = [sys.executable, "-m", "alive", *words]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    store = tmp_path / "alive-cure.jsonl"
+    store = tmp_path / "alive-cure.sqlite"
     running = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -114,13 +123,13 @@ def test_ctrl_c_keeps_what_is_finished_and_leaves_no_process(tmp_path: Path) -> 
         start_new_session=True,
     )
     until = time.monotonic() + 120
-    while not store.exists() and time.monotonic() < until:
+    while not laps(store) and time.monotonic() < until:
         time.sleep(0.05)
     os.killpg(running.pid, signal.SIGINT)  # as a terminal sends it: to all of them
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     assert "the same command goes on from there" in err
     assert "Traceback" not in err
-    assert [json.loads(line)["steps"] for line in store.read_text().splitlines()]
+    assert laps(store)
     with pytest.raises(ProcessLookupError):
         os.killpg(running.pid, 0)

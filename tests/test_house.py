@@ -21,7 +21,7 @@ HOMES = {
     "typer": {"cli", "__main__", "pytest_plugin"},
     "matplotlib": {"report"},
     "numba": {"functional"},
-    "sqlite3": set(),
+    "sqlite3": {"store"},
 }
 
 

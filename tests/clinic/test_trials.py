@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from alive.clinic import ADVICE, CURES, HEALTHY, PATIENTS, Book, Trial, read_rows, run, treat, trials, write_rows
+from alive.clinic import ADVICE, CURES, HEALTHY, PATIENTS, Book, Trial, Trials, run, treat, trials
 from alive.clinic.evidence import ranking, shown_by
 from alive.clinic.round import advised
 from alive.clinic.tables import END, START, document, markdown
@@ -34,7 +34,6 @@ def test_a_cure_that_cannot_be_applied_says_why() -> None:
 
 
 def test_what_is_finished_is_kept_and_not_tried_again(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
     asked = trials(["zeros"], ["nothing", "rate/10"], 1)
     assert asked == [("zeros", HEALTHY, 0), ("zeros", "nothing", 0), ("zeros", "rate/10", 0)]
 
@@ -42,27 +41,30 @@ def test_what_is_finished_is_kept_and_not_tried_again(tmp_path: Path) -> None:
         if row.cure == "nothing":
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        run(asked, read_rows(path), lambda rows: write_rows(path, rows), stop)
-    kept = read_rows(path)
-    assert [row.cure for row in kept] == [HEALTHY, "nothing"]
-    done = run(asked, kept, lambda rows: write_rows(path, rows))
-    assert read_rows(path) == done
-    assert done[:2] == kept  # to the second: they were not tried again
+    with Trials(tmp_path / "rows.sqlite") as store:
+        with pytest.raises(KeyboardInterrupt):
+            run(asked, store, stop)
+        kept = store.all()
+        assert [row.cure for row in kept] == [HEALTHY, "nothing"]
+        done = run(asked, store, lambda row: None)
+        assert store.all() == done
+        assert done[:2] == kept  # to the second: they were not tried again
 
 
 def test_rows_of_another_version_do_not_count(tmp_path: Path) -> None:
-    old = Trial("zeros", HEALTHY, 0, 0.5, version="0.0.1")
-    done = run([("zeros", HEALTHY, 0)], [old], lambda rows: None)
-    assert len(done) == 2
-    assert done[1].score != 0.5
+    with Trials(tmp_path / "rows.sqlite") as store:
+        store.add(Trial("zeros", HEALTHY, 0, 0.5, version="0.0.1"))
+        (done,) = run([("zeros", HEALTHY, 0)], store, lambda row: None)
+        assert done.score != 0.5
+        assert len(store.all()) == 2
 
 
-@pytest.mark.parametrize("text", ["no json", '{"patient": 3}\n{"what": 1}', "[1, 2]"])
+@pytest.mark.parametrize("text", ["no json", '{"patient": 3}\n{"what": 1}', "[1, 2]", "[" * 5000])
 def test_a_file_without_trials_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "rows").write_text(text)
     with pytest.raises(AliveError, match="holds no trials"):
-        read_rows(tmp_path / "rows")
+        Trials(tmp_path / "rows")
+    assert [file.name for file in tmp_path.iterdir()] == ["rows"]
     with pytest.raises(AliveError, match="holds no trials"):
         Book.read(tmp_path / "rows")
 

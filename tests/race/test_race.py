@@ -14,7 +14,7 @@ from alive.errors import AliveError
 from alive.race import AS_IS, Outcome, cure
 from alive.race import race as module
 from alive.race.entry import FEWEST, opened
-from alive.race.laps import Lap, Mark, read_laps
+from alive.race.laps import Lap, Laps, Mark
 from alive.race.result import Arm, Judge
 
 X = torch.randn(80, 2, generator=torch.Generator().manual_seed(0))
@@ -198,6 +198,11 @@ def test_models_of_many_kinds_are_raced(make, data, refused) -> None:
 # Kept, and taken up again.
 
 
+def laps(path: Path) -> list[Lap]:
+    with Laps(path, create=False) as store:
+        return store.all()
+
+
 def test_what_is_finished_is_not_run_again(tmp_path: Path, monkeypatch) -> None:
     store = tmp_path / "runs.jsonl"
     whole = plain(cure(dense, (X, Y), jobs=1, **QUICK))
@@ -213,11 +218,11 @@ def test_what_is_finished_is_not_run_again(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(module, "raced", counted)
     with pytest.raises(KeyboardInterrupt, match="goes on from there"):
         cure(dense, (X, Y), jobs=1, store=store, **QUICK)
-    kept = read_laps(store)
+    kept = laps(store)
     assert [lap.job for lap in kept] == ran
     monkeypatch.setattr(module, "raced", real)
     assert plain(cure(dense, (X, Y), jobs=2, store=store, **QUICK)) == whole
-    assert read_laps(store)[:4] == kept  # to the second: they were not run again
+    assert laps(store)[:4] == kept  # to the second: they were not run again
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from paths import with_tests
 from test_local_run import SECONDS, stored
 
 from alive.experiments import Cell
-from alive.run import Store, nets, run
+from alive.processes import LOOK
+from alive.run import Store, run
 from alive.train.fleet import Member
 
 CODE = """
@@ -85,7 +86,7 @@ def _killed(script, path, kind, *, rows, seconds):
         except subprocess.TimeoutExpired:
             process.kill()
         code = process.wait(SECONDS)
-    time.sleep(3 * nets.LOOK)  # a worker whose parent was killed sees it, and ends
+    time.sleep(3 * LOOK)  # a worker whose parent was killed sees it, and ends
     return code == -signal.SIGKILL
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from alive.errors import AliveError
 from alive.experiments import Cell, Row
+from alive.processes import STALE
 from alive.run import Owner, Run, Store
-from alive.run.owner import STALE
 from alive.train.fleet import EpochHealth, Member
 
 CELLS = [Cell(Member(3, 4, seed=seed)) for seed in range(5)]
@@ -79,9 +79,9 @@ def test_claims_of_the_dead_are_taken_over(store):
 def test_a_living_process_keeps_its_claims(store):
     me = Owner.me()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        from alive.run.owner import _birth
+        from alive.processes import birth
 
-        assert store.claim(KEYS[:1], Owner(me.host, child.pid, _birth(child.pid)))
+        assert store.claim(KEYS[:1], Owner(me.host, child.pid, birth(child.pid)))
         assert store.claim(KEYS[:1], me) == set()
         child.communicate(b"\n")
     assert store.claim(KEYS[:1], me) == {KEYS[0]}

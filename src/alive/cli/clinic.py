@@ -30,8 +30,8 @@ def clinic(
         list[str] | None, typer.Option("--cure", help="Only this cure, such as mirrored; may be given several times.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Networks of each kind.")] = 3,
-    rows: Annotated[Path, typer.Option("--rows", help="File that keeps finished trials, a line each.")] = Path(
-        "alive-clinic.jsonl"
+    rows: Annotated[Path, typer.Option("--rows", help="File that keeps finished trials.")] = Path(
+        "alive-clinic.sqlite"
     ),
     record: Annotated[Path | None, typer.Option(hidden=True, help="File for the book of all rows.")] = None,
     document: Annotated[Path | None, typer.Option(hidden=True, help="Document to write the tables into.")] = None,
@@ -54,11 +54,12 @@ def clinic(
         asked = ward.trials(names, cures or [*ward.CURES, ward.ADVICE], seeds)
         with interruptible():
             done = _treated(asked, rows)
-        book = ward.Book(tuple(row for row in done if (row.patient, row.cure, row.seed) in set(asked)))
+        book = ward.Book(tuple(done))
         for part in _wards(names):
             show(tables.table(book, part))
     if record is not None:
-        ward.made(ward.read_rows(rows), f"alive clinic --all --seeds {seeds}").write(record)
+        with ward.Trials(rows) as store:
+            ward.made(store.all(), f"alive clinic --all --seeds {seeds}").write(record)
         put(record)
     if document is not None:
         tables.document(ward.Book.read(record), document)
@@ -91,20 +92,20 @@ def _treated(asked: Sequence[tuple[str, str, int]], path: Path) -> list[Trial]:
     """Do the trials, with a bar; Ctrl-C says what is kept."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ..clinic import read_rows, run, write_rows
-    from ..files import expect_writable
+    from ..clinic import Trials, run
     from ..screen import Screen
 
-    expect_writable(path)
-    known = read_rows(path)
     columns = (TextColumn("{task.description:>40}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Screen(stderr=True)) as bars:
+    with Trials(path) as store, Progress(*columns, console=Screen(stderr=True)) as bars:
+        if store.carried:
+            bars.console.print(store.carried, highlight=False, soft_wrap=True)
         task = bars.add_task("", total=len(asked))
 
         def tick(row: Trial) -> None:
             bars.update(task, advance=1, description=f"{row.patient}, {row.cure}")
 
         try:
-            return run(asked, known, lambda done: write_rows(path, done), tick)
+            return run(asked, store, tick)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"finished trials are in {path}; the same command goes on from there") from None
+            kept = f"finished trials are in {store.path}; the same command goes on from there"
+            raise KeyboardInterrupt(kept) from None

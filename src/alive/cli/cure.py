@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from .sources import Typed
 
-STORE = Path("alive-cure.jsonl")
+STORE = Path("alive-cure.sqlite")
 
 
 def cure(

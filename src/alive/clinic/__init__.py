@@ -3,10 +3,10 @@
 What the advice of a census says was measured here: `docs/advice.md` has the table.
 """
 
-from .book import Book, made, read_rows, write_rows
+from .book import Book, Trials, made, run
 from .cures import CURES
 from .patients import PATIENTS
-from .trial import ADVICE, HEALTHY, Trial, run, treat, trials
+from .trial import ADVICE, HEALTHY, Trial, treat, trials
 
 __all__ = [
     "ADVICE",
@@ -15,10 +15,9 @@ __all__ = [
     "PATIENTS",
     "Book",
     "Trial",
+    "Trials",
     "made",
-    "read_rows",
     "run",
     "treat",
     "trials",
-    "write_rows",
 ]

@@ -1,22 +1,25 @@
-"""What was measured: rows in a file as they finish, and the book of them that comes with the package."""
+"""What was measured: trials kept as they finish, and the book of them that comes with the package."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
 from .._version import __version__
-from ..errors import AliveError
+from ..errors import AliveError, expect
 from ..files import write_atomically
+from ..processes import LOOK
 from ..run.machine import hardware, versions
+from ..store import Records, typed
 from .cures import CURES
 from .patients import PATIENTS
-from .trial import ADVICE, HEALTHY, Trial
+from .trial import ADVICE, HEALTHY, Trial, treat
 
 OURS = "recorded.json"
 
@@ -57,11 +60,12 @@ class Book:
         file = files(__package__) / OURS if path is None else path
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
-            return cls(**found | {"rows": tuple(Trial(**row) for row in found["rows"])})
+            book: Book = typed(cls, found)
         except FileNotFoundError:
             return cls()
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise AliveError(f"{file} holds no trials: {error}", "Name another file") from None
+        return book
 
     def write(self, path: Path) -> None:
         """Write the book, a row a line."""
@@ -80,7 +84,9 @@ class Book:
 
     def healthy(self, patient: str) -> float:
         """The mean score of the healthy network."""
-        return statistics.fmean(row.score for row in self.of(patient, HEALTHY) if row.score is not None)
+        scores = [row.score for row in self.of(patient, HEALTHY) if row.score is not None]
+        expect([(bool(scores), f"there is no score of the healthy network of {patient}, which sets the bar")])
+        return statistics.fmean(scores)
 
     def bar(self, patient: str) -> float:
         """The score from which on a patient trains: half way from chance to the healthy network."""
@@ -94,21 +100,30 @@ class Book:
         return Summary(patient, cure, scores, sum(score >= bar for score in scores))
 
 
-def read_rows(path: Path) -> list[Trial]:
-    """The rows of a file of JSON lines; none where there is no file yet."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    try:
-        return [Trial(**json.loads(line)) for line in lines]
-    except (ValueError, TypeError) as error:
-        raise AliveError(f"{path} holds no trials: {error}", "Name another file, or remove it") from None
+class Trials(Records[Trial]):
+    """The store of trials."""
+
+    KIND, HOLDS, BEFORE = Trial, "trials", "alive-clinic.jsonl"
+    OPTION, FIRST = "--rows", "Run `alive clinic` first"
 
 
-def write_rows(path: Path, rows: Sequence[Trial]) -> None:
-    """All rows, a line each."""
-    write_atomically(path, "".join(f"{_line(row)}\n" for row in rows).encode())
+def run(wanted: Sequence[tuple[str, str, int]], store: Trials, tick: Callable[[Trial], None]) -> list[Trial]:
+    """Do the trials that the store does not hold yet, beside others who do; all that were wanted. Ctrl-C keeps them."""
+    ahead, done = list(wanted), dict[tuple[str, str, int], Trial]()
+    with store.working() as free:
+        while ahead:
+            kept = {row.key: row for row in store.all()}
+            for patient, cure, seed in ahead:
+                row = kept.get(key := (patient, cure, seed, __version__))
+                if row is None and free(key):
+                    store.add(row := treat(PATIENTS[patient], cure, seed))
+                if row is not None:
+                    done[patient, cure, seed] = row
+                    tick(row)
+            before, ahead = len(ahead), [each for each in ahead if each not in done]
+            if len(ahead) == before:
+                time.sleep(LOOK)  # other processes hold the rest: they finish it, or die
+    return [done[each] for each in wanted]
 
 
 def _line(row: Trial) -> str:

@@ -1,10 +1,10 @@
-"""Trials: one patient, one cure, one seed, at the patient's own budget; and many of them, kept as they finish."""
+"""Trials: one patient, one cure, one seed, at the patient's own budget."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -16,7 +16,7 @@ from ..errors import AliveError
 from ..nn import Standardise
 from .case import Case, score, train
 from .cures import CURES
-from .patients import PATIENTS, Patient
+from .patients import Patient
 from .round import advised
 
 HEALTHY = "healthy"  # no cure: a shallow network on the same points, which sets the bar
@@ -42,7 +42,7 @@ class Trial:
     version: str = __version__
 
     @property
-    def place(self) -> tuple[str, str, int, str]:
+    def key(self) -> tuple[str | int, ...]:
         """What was tried."""
         return self.patient, self.cure, self.seed, self.version
 
@@ -82,23 +82,6 @@ def trials(patients: Sequence[str], cures: Sequence[str], seeds: int) -> list[tu
     """What there is to try: for each patient the healthy network first, which sets the bar; advice on other seeds."""
     asked = product(patients, (HEALTHY, *cures), range(seeds))
     return [(patient, cure, seed + UNSEEN * (cure == ADVICE)) for patient, cure, seed in asked]
-
-
-def run(
-    wanted: Iterable[tuple[str, str, int]],
-    rows: Sequence[Trial],
-    keep: Callable[[Sequence[Trial]], None],
-    tick: Callable[[Trial], None] = lambda row: None,
-) -> list[Trial]:
-    """Do the trials that are not among the rows yet; `keep` gets all rows after each. Ctrl-C keeps what is done."""
-    done = {row.place: row for row in rows}
-    for name, cure, seed in wanted:
-        place = (name, cure, seed, __version__)
-        if place not in done:
-            done[place] = treat(PATIENTS[name], cure, seed)
-            keep(list(done.values()))
-        tick(done[place])
-    return list(done.values())
 
 
 def _advice(patient: Patient, seed: int) -> Trial:

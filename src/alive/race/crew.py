@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -15,6 +17,7 @@ import torch
 
 from ..errors import AliveError, fault
 from ..interrupts import unreached
+from ..processes import die_with
 from .laps import Job, Lap
 
 Tell = Callable[[int], None]  # how many steps were made since it was told last
@@ -23,16 +26,19 @@ OFTEN = 0.3  # seconds between two words on steps
 LOOK = 0.5  # seconds between two looks, so that Ctrl-C is heard
 
 
-def run(work: Work, jobs: Sequence[Job], processes: int, done: Callable[[Lap], None], tell: Tell) -> None:
-    """Do all jobs; `done` gets each lap in this process. However many processes there are, the laps are the same."""
-    if processes < 2 or len(jobs) < 2 or sys.platform != "linux":  # where forks are safe beside torch
+def run(work: Work, jobs: Iterator[Job], processes: int, done: Callable[[Lap], None], tell: Tell) -> None:
+    """Do all jobs, each taken when there is somebody for it; `done` gets each lap in this process.
+
+    However many processes there are, the laps are the same.
+    """
+    if processes < 2 or sys.platform != "linux":  # where forks are safe beside torch
         _alone(work, jobs, done, tell)
         return
-    with _Crew(work, min(processes, len(jobs))) as crew:
-        crew.through(list(jobs), done, tell)
+    with _Crew(work, processes) as crew:
+        crew.through(jobs, done, tell)
 
 
-def _alone(work: Work, jobs: Sequence[Job], done: Callable[[Lap], None], tell: Tell) -> None:
+def _alone(work: Work, jobs: Iterator[Job], done: Callable[[Lap], None], tell: Tell) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -50,7 +56,8 @@ class _Crew:
         pipes = [fork.Pipe() for _ in range(size)]
         ends = [end for pipe in pipes for end in pipe]
         self._workers = {
-            ours: fork.Process(target=_worker, args=(work, theirs, ends), daemon=True) for ours, theirs in pipes
+            ours: fork.Process(target=_worker, args=(work, theirs, ends, os.getpid()), daemon=True)
+            for ours, theirs in pipes
         }
         self._theirs = [theirs for _, theirs in pipes]
         self._busy: dict[Connection, Job] = {}
@@ -71,9 +78,8 @@ class _Crew:
         for worker in self._workers.values():
             worker.join()
 
-    def through(self, jobs: list[Job], done: Callable[[Lap], None], tell: Tell) -> None:
+    def through(self, jobs: Iterator[Job], done: Callable[[Lap], None], tell: Tell) -> None:
         """All jobs, in their order, each to whoever is free."""
-        jobs = jobs[::-1]
         for ours in self._workers:
             self._next(ours, jobs)
         while self._busy:
@@ -92,10 +98,10 @@ class _Crew:
                 self._next(ours, jobs)
                 done(told)
 
-    def _next(self, ours: Connection, jobs: list[Job]) -> None:
-        if jobs:
-            self._busy[ours] = jobs.pop()
-            ours.send(self._busy[ours])
+    def _next(self, ours: Connection, jobs: Iterator[Job]) -> None:
+        if job := next(jobs, None):
+            self._busy[ours] = job
+            ours.send(job)
 
 
 def _killed(job: Job) -> AliveError:
@@ -105,8 +111,10 @@ def _killed(job: Job) -> AliveError:
     )
 
 
-def _worker(work: Work, post: Connection, ends: Sequence[Any]) -> None:
+def _worker(work: Work, post: Connection, ends: Sequence[Any], parent: int) -> None:
     """One job after the other until the other end is closed."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which the parent ends it
+    die_with(parent)
     for end in ends:  # of the others, which would keep them open
         if end is not post:
             end.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -15,7 +17,7 @@ from torch import nn
 from ..diagnosis import census
 from ..errors import AliveError, expect
 from ..feed.threads import few_threads
-from ..files import expect_writable
+from ..processes import LOOK
 from ..run.machine import cores
 from ..train.bars import bars
 from ..train.losses import Loss
@@ -23,7 +25,7 @@ from . import crew
 from .arms import AS_IS, chosen
 from .entry import Entry, Own, opened
 from .lap import LOOKED_AT, raced
-from .laps import Job, Lap, add_lap, read_laps
+from .laps import Job, Lap, Laps
 from .result import BETTER, CURED, IN_VAIN, WELL, Arm, Judge, Outcome, number, scored
 
 
@@ -76,18 +78,19 @@ def cure(
             (jobs is None or (isinstance(jobs, int) and jobs >= 1), f"jobs must be at least 1, got {jobs!r}"),
         ]
     )
-    path = None if store is None else Path(store)
-    if path is not None:
-        expect_writable(path)
     name = name or getattr(make_model, "__name__", type(make_model).__name__).replace("<lambda>", "your model")
+    kept = None if store is None else Laps(Path(store))
     given: dict[str, Any] = {"loss": loss, "steps": steps, "lr": lr, "optimiser": optimiser, "batch_size": batch_size}
-    with torch.random.fork_rng(devices=[]):
-        entry, model = opened(make_model, data, name=name, source=source, points=points, **given)
-        with few_threads(model):
-            found = census(model, entry.looked_at(LOOKED_AT), gradient=True)
-    on_cpu = all(p.device.type == "cpu" for p in model.parameters())
-    race = _Race(entry, range(seed, seed + seeds), path, (jobs or cores()) if on_cpu else 1, progress)
-    done = race.run(chosen(found, cures))
+    with kept or nullcontext():
+        with torch.random.fork_rng(devices=[]):
+            entry, model = opened(make_model, data, name=name, source=source, points=points, **given)
+            with few_threads(model):
+                found = census(model, entry.looked_at(LOOKED_AT), gradient=True)
+        if kept is not None and kept.carried:
+            entry = replace(entry, notes=(*entry.notes, kept.carried))
+        on_cpu = all(p.device.type == "cpu" for p in model.parameters())
+        race = _Race(entry, range(seed, seed + seeds), kept, (jobs or cores()) if on_cpu else 1, progress)
+        done = race.run(chosen(found, cures))
     how = optimiser if isinstance(optimiser, str) else "an optimiser of your own"
     rate = f" at {lr:g}" if isinstance(optimiser, str) else ""
     return _outcome(entry, done, tuple(race.seeds), f"{how}{rate}, batches of {entry.batch_size}")
@@ -104,12 +107,12 @@ class _Race:
     """Arms by seeds, rung by rung."""
 
     def __init__(
-        self, entry: Entry, seeds: Sequence[int], path: Path | None, processes: int, progress: bool | None
+        self, entry: Entry, seeds: Sequence[int], store: Laps | None, processes: int, progress: bool | None
     ) -> None:
-        self.entry, self.seeds, self.path, self.processes = entry, seeds, path, processes
+        self.entry, self.seeds, self.store, self.processes = entry, seeds, store, processes
         self.judge = judge_of(entry)
-        kept = [] if path is None else read_laps(path)
-        self.laps: dict[Job, Lap] = {lap.job: lap for lap in kept if lap.race == entry.key}
+        self.laps: dict[Job, Lap] = {}
+        self._read()
         self.bar = bars(show=progress)
 
     def run(self, names: Sequence[str]) -> list[Arm]:
@@ -132,11 +135,11 @@ class _Race:
     def _rung(self, names: Sequence[str], steps: int, task: Any) -> None:
         """Bring the networks of these arms to so many steps."""
         asked = [(name, seed, steps) for seed in self.seeds for name in names]
-        jobs = [job for job in asked if job not in self.laps]
+        ahead = [job for job in asked if job not in self.laps]
         rung = self.entry.rungs.index(steps) + 1
         said = f"round {rung} of {len(self.entry.rungs)}: {len(names)} cures, {steps:,} steps"
         made = {"steps": 0}
-        self.bar.update(task, total=max(1, len(jobs) * steps), completed=0, description=said)
+        self.bar.update(task, total=max(1, len(ahead) * steps), completed=0, description=said)
 
         def tell(number: int) -> None:
             made["steps"] += number
@@ -144,14 +147,26 @@ class _Race:
 
         def done(lap: Lap) -> None:
             self.laps[lap.job] = lap
-            if self.path is not None:
-                add_lap(self.path, lap)
+            if self.store is not None:
+                self.store.add(lap)
 
         try:
-            crew.run(self._lap, jobs, self.processes, done, tell)
+            with self.store.working() if self.store is not None else nullcontext(lambda key: True) as free:
+                while ahead:
+                    before, jobs = len(self.laps), (job for job in ahead if free((self.entry.key, *job)))
+                    crew.run(self._lap, jobs, min(self.processes, len(ahead)), done, tell)
+                    self._read()
+                    ahead = [job for job in ahead if job not in self.laps]
+                    if ahead and len(self.laps) == before:
+                        time.sleep(LOOK)  # other processes hold the rest: they finish it, or die
         except KeyboardInterrupt:
-            kept = f"finished runs are in {self.path}; the same command goes on from there" if self.path else ""
+            kept = f"finished runs are in {self.store.path}; the same command goes on from there" if self.store else ""
             raise KeyboardInterrupt(kept) from None
+
+    def _read(self) -> None:
+        """Take what is kept of this race, by whomever."""
+        kept = [] if self.store is None else self.store.all()
+        self.laps |= {lap.job: lap for lap in kept if lap.race == self.entry.key}
 
     def _lap(self, job: Job, tell: crew.Tell) -> Lap:
         """One network; what was measured of it in an earlier round is not measured again."""

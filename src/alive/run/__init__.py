@@ -1,8 +1,8 @@
 """Run experiments: find what is left to do, claim it, train it, store it."""
 
+from ..processes import Owner
 from .fleets import next_fleet
 from .local import run
-from .owner import Owner
 from .progress import Bar
 from .ray import run_on_ray
 from .store import Run, Store

@@ -9,11 +9,11 @@ from functools import partial
 
 from ..errors import expect
 from ..experiments import Cell, Row
+from ..processes import Owner
+from ..store import heart
 from .fleets import next_fleet, shared
-from .heart import heart
 from .machine import cores
 from .nets import run_nets
-from .owner import Owner
 from .progress import Bar, Share
 from .store import Store
 from .work import cost_of, room_for, train_as_supplied

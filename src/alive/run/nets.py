@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,13 +17,12 @@ import torch
 from ..errors import AliveError
 from ..experiments import Cell
 from ..interrupts import unreached
-from .heart import heart
-from .owner import Owner
+from ..processes import LOOK, Owner, die_with
+from ..store import heart
 from .progress import Bar
 from .store import Store
 from .work import train_cells
 
-LOOK = 0.5  # seconds between two looks at the workers
 DEATHS = 3  # workers that may die before the run is given up
 Tell = Callable[[str, float], None]  # a cell's key, and which part of it is done
 
@@ -132,7 +130,7 @@ def _end(workers: Sequence[BaseProcess]) -> None:
 
 def _worker(path: Path, cells: Sequence[Cell], parent: int, post: Any) -> None:
     """Claim, train and write one cell after the other, until all are done or held by others."""
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    die_with(parent)
     torch.set_num_threads(1)
     try:
         with Store(path) as store, suppress(KeyboardInterrupt):
@@ -144,10 +142,3 @@ def _worker(path: Path, cells: Sequence[Cell], parent: int, post: Any) -> None:
                         store.write(done.rows, seconds=done.seconds)
     except AliveError as error:
         post.put(error)
-
-
-def _die_with(parent: int) -> None:
-    """A worker whose parent was killed must not go on unseen."""
-    while os.getppid() == parent:
-        time.sleep(LOOK)
-    os._exit(1)

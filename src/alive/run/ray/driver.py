@@ -12,10 +12,10 @@ from typing import Any
 
 from ...errors import AliveError, expect
 from ...experiments import Cell
+from ...processes import Owner
+from ...store import heart
 from ..fleets import next_fleet
-from ..heart import heart
 from ..machine import versions
-from ..owner import Owner
 from ..progress import Bar
 from ..store import Store
 from .board import Board

@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ..errors import AliveError
-from .owner import BEAT, Owner
-from .store import Store
+from ..processes import Owner
+from .database import Database
+
+BEAT = 5.0  # seconds between two heartbeats
 
 
 @contextmanager
-def heart(store: Store, owner: Owner) -> Iterator[None]:
+def heart(store: Database, owner: Owner) -> Iterator[None]:
     """Beat while the work goes on, through a connection of its own."""
     still = threading.Event()
 
     def beat() -> None:
-        with suppress(AliveError), Store(store.path) as own:  # a missed beat only matters on other hosts
+        with suppress(AliveError), type(store)(store.path) as own:  # a missed beat only matters on other hosts
             while not still.wait(BEAT):
                 own.beat(owner)
 

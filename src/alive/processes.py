@@ -1,17 +1,19 @@
-"""Who is at work on a cell, and whether that process still lives."""
+"""Which processes still live: who holds a claim, who left a file behind, whose workers these are."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-BEAT = 5.0  # seconds between two heartbeats
 STALE = 60.0  # seconds after which a silent process of another host counts as dead
+LOOK = 0.5  # seconds between two looks whether a parent still lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +27,19 @@ class Owner:
     @classmethod
     def me(cls) -> Owner:
         """This process."""
-        return cls(_host(), os.getpid(), _birth(os.getpid()))
+        return cls(host(), os.getpid(), birth(os.getpid()))
 
-    def sees_alive(self, host: str, pid: int, birth: str, beat: float) -> bool:
+    def sees_alive(self, at: str, pid: int, born: str, beat: float) -> bool:
         """Whether a claimant still lives, as far as can be seen from here."""
         if not (isinstance(pid, int) and isinstance(beat, float) and 0 < pid < 2**31):
             return False  # damaged on the disk: held by nobody
-        if host != self.host or os.name == "nt":  # Windows cannot ask after a process without disturbing it
+        if at != self.host or os.name == "nt":  # Windows cannot ask after a process without disturbing it
             return abs(time.time() - beat) < STALE
-        return _exists(pid) and _birth(pid) == birth
+        return exists(pid) and birth(pid) == born
 
 
-def _host() -> str:
+@cache
+def host() -> str:
     """A mark of the machine and of its process numbers, which containers may not share; hashed: stores travel."""
     numbers = ""
     with suppress(OSError):
@@ -44,7 +47,8 @@ def _host() -> str:
     return hashlib.sha256(f"{platform.node()} {numbers}".encode()).hexdigest()[:16]
 
 
-def _exists(pid: int) -> bool:
+def exists(pid: int) -> bool:
+    """Whether this machine has a process of that number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -54,7 +58,7 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def _birth(pid: int) -> str:
+def birth(pid: int) -> str:
     """The start time of a process since boot, with the boot; empty if that is unknown or it is gone."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -62,3 +66,14 @@ def _birth(pid: int) -> str:
     except OSError:
         return ""
     return "" if state == "Z" else f"{boot} {after[18]}"
+
+
+def die_with(parent: int) -> None:
+    """From now on this worker ends when its parent does: one whose parent was killed must not go on unseen."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
