@@ -1,13 +1,18 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all; what a killed process left half written is swept."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
+import time
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from .errors import AliveError
+from .processes import STALE, exists, host
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -15,6 +20,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         target = _file(path)
         part = _neighbour(target, "part")
+        _sweep(target)
         try:
             with part.open("wb") as file:
                 file.write(data)
@@ -62,4 +68,17 @@ def _file(path: Path) -> Path:
 
 
 def _neighbour(target: Path, purpose: str) -> Path:
-    return target.with_name(f".{target.name}.{os.getpid()}.{purpose}")
+    return target.with_name(f".{target.name}.{host()[:8]}-{os.getpid()}.{purpose}")
+
+
+@cache
+def _sweep(target: Path) -> None:
+    """Remove what killed processes left of their writes of this file: seen dead here, or silent on another host."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.(?:([0-9a-f]{{8}})-)?(\d{{1,7}})\.(?:part|probe)")
+    with suppress(OSError):
+        for beside in target.parent.iterdir():
+            if left := name.fullmatch(beside.name):
+                here = left[1] in (host()[:8], None) and os.name != "nt"  # earlier versions named no host
+                silent = abs(time.time() - beside.stat().st_mtime) > STALE
+                if silent if not here else not exists(int(left[2])):
+                    beside.unlink()
