@@ -1,4 +1,4 @@
-"""`python -m alive` is `alive`: the command line, and before anything else is loaded an answer to Ctrl-C."""
+"""`python -m alive` is `alive`: the command line, and before all else an answer to Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import sys
 import warnings
 
-from .interrupts import CODE, Interrupts
+from .interrupts import Interrupts, code, word
 
 
 def main() -> None:
-    """Run the command line; whatever a press of Ctrl-C broke, the answer is one line."""
+    """Run the command line; whatever Ctrl-C or SIGTERM broke, the answer is one line."""
     interrupts = Interrupts()
     interrupts.listen()
     _open_what_is_closed()
@@ -26,8 +26,8 @@ def main() -> None:
     except BaseException:
         if interrupts.pressed is None:
             raise
-        print("alive: interrupted", file=sys.stderr)
-        raise SystemExit(CODE) from None
+        print(f"alive: {word()}", file=sys.stderr)
+        raise SystemExit(code()) from None
     finally:
         interrupts.end()
 

@@ -19,6 +19,7 @@ from .._version import __version__
 from ..errors import AliveError
 from ..files import FULL
 from ..gate import short_of_memory
+from ..interrupts import code, word
 from .census import census
 from .clinic import clinic
 from .cure import cure
@@ -69,16 +70,16 @@ def main() -> None:
             sys.stdout.reconfigure(errors="replace")  # a locale may lack some of our characters
     try:
         _completing_here()
-        code = app(prog_name="alive", standalone_mode=False)
+        left = app(prog_name="alive", standalone_mode=False)
         sys.stdout.flush()
-        if code == 130:  # what typer returns after Ctrl-C, without printing anything
-            fail("interrupted", 130)
+        if left == 130:  # what typer returns after Ctrl-C, without printing anything
+            raise KeyboardInterrupt
     except AliveError as error:
         fail(str(error), 2)
     except USAGE as error:
         _misused(error)
     except KeyboardInterrupt:
-        fail("interrupted", 130)
+        fail(word(), code())
     except BrokenPipeError:
         _read_no_more()
     except SystemExit as stop:
@@ -95,7 +96,7 @@ def main() -> None:
         if os.environ.get(TRACEBACK):
             raise
         fail(_unforeseen(error), 2)
-    raise SystemExit(code or 0)
+    raise SystemExit(left or 0)
 
 
 TRACEBACK = "ALIVE_TRACEBACK"

@@ -45,7 +45,10 @@ def train(
     schedule: Annotated[str, choice("Course of the weight", values.SHAPES)] = "constant",
     aggregate: Annotated[str, choice("One number of all slacks", values.AGGREGATES)] = "meansq",
     checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to resume from.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint; where there is none yet, begin.")
+    ] = False,
+    save_every: Annotated[float, typer.Option(min=0, help="Seconds between two writes of the checkpoint.")] = 60.0,
     csv: Annotated[Path | None, typer.Option(help="A line an epoch; replaces an older log.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
     init: Init = "glorot",
@@ -53,7 +56,7 @@ def train(
     seed: Seed = 10,
     whole: Traceback = False,
 ) -> None:
-    """Train one network, with or without the penalty; Ctrl-C leaves a checkpoint to resume from."""
+    """Train one network, with or without the penalty; Ctrl-C and SIGTERM leave a checkpoint to resume from."""
     from .. import train as training
     from ..penalties import Jumpstart
     from . import sources
@@ -73,6 +76,8 @@ def train(
     planned = _planned(weight, final_weight, schedule)
     with interruptible(), traced(whole), training.joined() as ranks:
         task, network, points = _opened(typed, loss, settings, ranks)
+        if resume and checkpoint is not None and ranks.is_main and not checkpoint.exists():
+            note((f"there is no checkpoint {checkpoint} yet: training begins",))
         keep = Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) if jumpstart is not None else None
         with keep or nullcontext():
             result = training.train(
@@ -84,6 +89,7 @@ def train(
                 loggers=_loggers(csv, tensorboard),
                 checkpoint=checkpoint,
                 resume=resume,
+                checkpoint_every=save_every,
                 progress=training.progress_bar(),
                 ranks=ranks,
             )

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ..errors import expect, expect_one_of
+from ..interrupts import code, word
 from . import values
 
 
@@ -95,11 +96,11 @@ def fail(text: str, code: int) -> NoReturn:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Say what Ctrl-C left behind; typer itself would only say that it aborted."""
+    """Say what Ctrl-C or SIGTERM left behind; typer itself would only say that it aborted."""
     try:
         yield
     except KeyboardInterrupt as stop:
-        fail(f"interrupted{f': {stop}' if str(stop) else ''}", 130)
+        fail(f"{word()}{f': {stop}' if str(stop) else ''}", code())
 
 
 @contextmanager

@@ -86,7 +86,8 @@ def train(
     targets; for labels [N, ...] ce, or bce where each has one logit. A model that gives more than a tensor is trained
     by its `logits`, or by its first tensor. A loss that is not finite ends the run before it reaches the weights, and
     Result.stopped says so. With a checkpoint path, the run is saved every
-    `checkpoint_every` seconds and on Ctrl-C; `resume=True` continues it to the bit, also in the middle of an epoch.
+    `checkpoint_every` seconds, on Ctrl-C and on SIGTERM, which ends the process with 143; `resume=True` continues it to
+    the bit, also in the middle of an epoch, and begins where there is no checkpoint yet.
     `on_epoch(epoch, model)` is called after each epoch, the model in eval mode. The caller's random state is untouched.
     Of several `ranks` (see `train.ranks.joined`) each takes its part of every batch; the first one logs and saves.
 

@@ -1,24 +1,24 @@
-"""When a run writes its checkpoint: at the start, every so often, at the end, and on Ctrl-C; always between steps."""
+"""When a run writes its checkpoint: at the start, every so often, at the end, when stopped; always between steps."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Protocol
 
 from torch import nn, optim
 
 from ..errors import AliveError, expect
 from ..files import expect_writable, unwritable
+from ..interrupts import Hold
 from . import checkpoint
 from .ranks import ALONE, Ranks
 from .result import Epoch
@@ -105,7 +105,7 @@ class Memory(Protocol):
 class Saver:
     """Keeps the checkpoint of one run up to date; without a path it does nothing.
 
-    As a context, it holds back the first Ctrl-C until the next step is whole and saved; a second one acts at once.
+    As a context, it holds back Ctrl-C and SIGTERM until the next step is whole and saved; a second Ctrl-C acts at once.
     `identity` is what a run to be resumed must have in common with this one.
     """
 
@@ -123,8 +123,7 @@ class Saver:
         self.path = None if path is None else Path(path)
         self.parts, self.identity, self.every, self.ranks = parts, identity, every, ranks
         self.memory = memory
-        self.asked = False
-        self._handler: Any = None
+        self.hold = Hold()
         self._begun = self._saved = time.monotonic()
         self._before = 0.0
 
@@ -141,13 +140,14 @@ class Saver:
         return self._before + time.monotonic() - self._begun
 
     def between_steps(self, place: Standing) -> None:
-        """Save if it is time; save and stop if Ctrl-C was pressed."""
+        """Save if it is time; save and stop if that was asked for, of any rank."""
         if self.path is None:
             return
-        self.asked = self.ranks.any(self.asked)
-        if self.asked:
+        if self.ranks.any(self.hold.asked is not None):
+            if self.ranks.any(self.hold.asked == signal.SIGTERM):
+                self.hold.asked = signal.SIGTERM
             self.save(place)
-            raise KeyboardInterrupt(f"stopped in epoch {place.epoch} after step {place.step}; saved in {self.path}")
+            self.hold.answer(f"stopped in epoch {place.epoch} after step {place.step}; saved in {self.path}")
         if time.monotonic() - self._saved >= self.every:
             self.save(place)
 
@@ -185,6 +185,8 @@ class Saver:
     def _resume(self) -> Standing:
         if self.path is None:
             raise AliveError("there is nothing to resume from", "Give the path of a checkpoint")
+        if not self.ranks.any(self.path.exists()):  # the job of a scheduler asks so from its first run on
+            return self._start()
         kept = checkpoint.load(self.path)
         try:
             _expect_same_run(kept.about, self.identity)
@@ -199,24 +201,14 @@ class Saver:
             ) from None
 
     def __enter__(self) -> Saver:
-        # Python runs signal handlers in the main thread alone; one that is ignored or foreign stays as it is.
-        if self.path is not None and threading.current_thread() is threading.main_thread():
-            handler = signal.getsignal(signal.SIGINT)
-            if callable(handler):
-                self._handler = handler
-                signal.signal(signal.SIGINT, self._hold)
+        if self.path is not None:
+            self.hold.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
-        if self.asked and kind is None:  # pressed after the last step: done and saved, but the caller must stop
-            raise KeyboardInterrupt
-
-    def _hold(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
+        self.hold.end()
+        if self.hold.asked and kind is None:  # after the last step: done and saved, but the caller must stop
+            self.hold.answer(f"trained to the end; saved in {self.path}")
 
 
 def _expect_same_run(kept: dict[str, Any], asked: dict[str, Any]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -94,12 +96,16 @@ def _join(ray: Any, address: str, threads: int | None) -> None:
     own = address == "local"
     if ray.is_initialized():
         raise AliveError("this process is on a Ray cluster already", "Leave the address out, or call ray.shutdown()")
+    answer = signal.getsignal(signal.SIGTERM)
     alone = {"num_cpus": threads or cores(), "object_store_memory": OBJECTS, "include_dashboard": False}
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **(alone if own else {}))
     except (OSError, RuntimeError, ValueError, UserWarning, ray.exceptions.RayError) as error:
         said = str(error).strip().partition("\n")[0].rstrip(".")
         raise AliveError(f"Ray cannot be joined at {address!r}: {said}", CURE) from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, answer)  # Ray puts its own there, which exits with 15 and says nothing
 
 
 def _knock(address: str) -> None:
