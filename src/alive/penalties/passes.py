@@ -12,13 +12,18 @@ A pass is kept until penalty() reads it, or until it can no longer be read:
   run a checkpointed part again. The first and the last layer are enough: backward ends at the parameters, behind the
   first, unless it was told to end at some features, and then it came by the last. Where it did neither (one of three
   towers), torch itself refuses to send the penalty.
+
+A step may fail between the pass and penalty(), say in the loss, and the user go on with the next batch. Nothing tells
+that from several passes of one step but this: nobody holds the output, or what was made of it, any more. A pass may be
+made for its penalty alone, so it counts, with a warning; Jumpstart.forget() is for a step that failed. Where the node
+of the output is one that measured (a last ReLU in one with its slacks, a compiled model), it is held by us, unseen.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -44,7 +49,7 @@ from ..torch_private import (
     transform_levels,
 )
 
-ENDED, SENT, TRACED, HOLLOW = "ended", "sent", "traced", "hollow"
+ENDED, SENT, TRACED, HOLLOW, COPIED = "ended", "sent", "traced", "hollow", "copied"
 LOST = {
     ENDED: (
         "what the forward pass since the last penalty() ran inside of (a transform of torch.func, forward-mode "
@@ -63,7 +68,15 @@ LOST = {
         "the forward pass since the last penalty() was on tensors without values, and the model's parameters have some",
         "Call the attached model once more, with a batch, for each penalty()",
     ),
+    COPIED: (
+        "this Jumpstart is a copy, which is attached to no model",
+        "Attach a new one, Jumpstart(model), and load the state_dict() of the first",
+    ),
 }
+GONE = (
+    "penalty() counts a forward pass whose output nobody holds any more, beside one in use: if that step failed, call "
+    "forget() where you catch its error"
+)
 with torch.inference_mode(False):
     NOTHING = torch.empty(0)
 WHOLE = (torch.func.linearize, functional.jacobian, functional.hessian, functional.vjp, functional.jvp)
@@ -104,6 +117,10 @@ class Inside(NamedTuple):
         )
 
 
+class Held:
+    """Lives as long as the node of an output, which holds it."""
+
+
 class Sent:
     """Hears of backward going through a pass; holds nothing of the pass, which holds it."""
 
@@ -129,6 +146,7 @@ class Pass(NamedTuple):
     inside: Inside
     sent: Sent
     outputs: list[Tensor]
+    goes: list[weakref.ref[Any]]  # what lives as long as somebody beside us holds the way from its output
 
     def nodes(self) -> Iterator[Any]:
         """The nodes that measured the first and the last layer."""
@@ -144,6 +162,11 @@ class Pass(NamedTuple):
         if not self.inside.depth and (self.sent.freed or any(map(is_freed, self.nodes()))):
             return SENT
         return ""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody can send a loss through it any more: its output was let go, and all that was made of it."""
+        return bool(self.goes) and all(each() is None for each in self.goes)
 
     def is_hollow(self) -> bool:
         """Whether some layer has no values."""
@@ -166,6 +189,9 @@ class Passes:
         self.way: tuple[Any, ...] = ()  # and where it passes the first and the last layer
         self.last: Tensor | None = None  # what the last layer got, if it is not in there yet
 
+    def __reduce__(self) -> tuple[Callable[[], Passes], tuple[()]]:  # deepcopy goes this way too
+        return _of_a_copy, ()
+
     def begin(self, *, trains: bool) -> bool:
         """A pass begins; whether to record it."""
         self.run, self.was_idle, self.hears = _unrecorded(), self.idle, False
@@ -178,7 +204,7 @@ class Passes:
         if not trains:
             self.idle = True
             return False
-        self.run = Pass([], [], ([], []), Inside.here(), Sent(), [])
+        self.run = Pass([], [], ([], []), Inside.here(), Sent(), [], [])
         self.kept = (*self.kept, self.run)
         self.hears = not self.run.inside.depth
         return True
@@ -197,6 +223,14 @@ class Passes:
         if self.hears and not self.way and z.grad_fn is not None:
             self.way = (z.grad_fn,)
         self.last = z
+
+    def follow(self, outputs: Sequence[Tensor]) -> None:
+        """From now on, know whether somebody still holds the way from one of these outputs."""
+        nodes: set[Any] = {each.grad_fn for each in outputs if self.hears} - {None}
+        for node in nodes:
+            token = Held()
+            node.metadata["alive"] = token
+            self.run.goes.append(weakref.ref(token))
 
     def end(self, outputs: Sequence[Tensor]) -> None:
         """The pass has ended: from now on, hear of its backward."""
@@ -224,7 +258,9 @@ class Passes:
         self.idle, self.lost = False, ""
         if not mine and not idle:
             raise _nothing(lost)
-        return mine, ". ".join(LOST[SENT]) if lost == SENT and not mine else ""
+        if lost == SENT and not mine:
+            return mine, ". ".join(LOST[SENT])
+        return mine, GONE if 0 < sum(run.is_gone for run in mine) < len(mine) else ""
 
     def _drop(self) -> None:
         """Let go of what can no longer be read."""
@@ -235,8 +271,15 @@ class Passes:
         self.kept = tuple(run for run, loss in zip(self.kept, losses, strict=True) if not loss)
 
 
+def _of_a_copy() -> Passes:
+    """Nothing: graphs stay with the model that made them."""
+    passes = Passes()
+    passes.lost = COPIED
+    return passes
+
+
 def _unrecorded() -> Pass:
-    return Pass([], [], ([], []), Inside(), Sent(), [])
+    return Pass([], [], ([], []), Inside(), Sent(), [], [])
 
 
 def _nothing(lost: str) -> AliveError:

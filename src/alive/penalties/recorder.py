@@ -74,9 +74,14 @@ class Recorder:
         self.only_looks = False  # whether all layers of the last pass were put off, so that no activation is ours to do
         self._taps = Taps(model, self, **taps)
 
+    def __getstate__(self) -> dict[str, Any]:  # deepcopy goes this way too
+        """A copy is attached to nothing: it has no taps."""
+        return vars(self) | {"_taps": None, "_slacks": [], "_parts": []}
+
     def detach(self) -> None:
         """Let go of the model, and of what was measured."""
-        self._taps.remove()
+        if self._taps is not None:
+            self._taps.remove()
         self.passes, self._slacks, self._parts, self._recording = Passes(), [], [], False
 
     def total(self, weigh: Weigh | None = None) -> Tensor:
@@ -86,7 +91,7 @@ class Recorder:
         """
         runs, told = self.passes.read(self._root)
         if told:
-            self._warn("sent", told, stacklevel=4)
+            self._warn(told, told, stacklevel=4)
         found = [measured for run in runs for measured in run.slacks]
         if self._how == "meansq" and self._local is self.rule and _all_pending(found):
             total = self._of_rows(runs, together.in_rows(found), weigh)
@@ -237,6 +242,8 @@ class Recorder:
             self._settle()
         if not torch.compiler.is_compiling():
             self.only_looks = _all_pending(self._slacks)
+        if not torch.compiler.is_compiling():
+            self.passes.follow([output] if isinstance(output, Tensor) else reducer.outputs(output))
         self.passes.end(reducer.outputs(output) if self._searching is not None else ())
         self._slacks, self._parts, self._recording = [], [], False
 
