@@ -7,6 +7,7 @@ its batches, in whichever process. Memory does not grow with the number of point
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
@@ -105,6 +106,11 @@ class LayerCensus:
         return Tally.of(self.states[met])
 
     @property
+    def saturated(self) -> int:
+        """How many of the dead units are not off but at the activation's ceiling for every point, as ReLU6 at 6."""
+        return int(((self.bottom >= self.activation.ceiling) & (self.states == State.DEAD) & self.top.isfinite()).sum())
+
+    @property
     def straight(self) -> int:
         """How many units are never off and bend nothing: the linear ones that stay where the activation is straight."""
         on_line = (self.states == State.LINEAR) & (self.bottom >= self.activation.straight_from)
@@ -166,6 +172,15 @@ class LayerCensus:
             "linear_units": (states == State.LINEAR).nonzero().flatten().tolist(),
             "broken_units": (states == State.BROKEN).nonzero().flatten().tolist(),
         }
+
+
+def silent(layers: Iterable[LayerCensus]) -> str:
+    """What the dead units of some layers are for every point, which let nothing through: off, saturated or both."""
+    some = list(layers)
+    dead, saturated = sum(layer.units.dead for layer in some), sum(layer.saturated for layer in some)
+    if not saturated:
+        return "off"
+    return "saturated" if saturated == dead else f"off, or saturated ({saturated}),"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..diagnosis.advice import FIRST, SAME, Advice, advise
-from ..diagnosis.record import Census, LayerCensus
+from ..diagnosis.record import Census, LayerCensus, silent
 from ..surgery.shrink.record import MEANING
 from ..surgery.shrink.record import Report as Shrinking
 from ..taps.selections import UNIT
@@ -108,9 +109,10 @@ def _by_layer(census: Census, said: Mapping[str, Advice]) -> Iterator[Finding]:
         if layer.noun != UNIT:
             yield from _chosen(layer, said)
             continue
+        off = "off" if math.isinf(layer.activation.ceiling) else "off, or every unit saturated"
         told: list[tuple[str, int | None, int | None, str]] = [
-            ("ALV001", units.dead, units.total, f"of {name} are off for every point"),
-            ("ALV002", 0 if dying else layer.first_deaths, census.points.total, f"die at {name}: every unit is off"),
+            ("ALV001", units.dead, units.total, f"of {name} are {silent([layer])} for every point"),
+            ("ALV002", 0 if dying else layer.first_deaths, census.points.total, f"die at {name}: every unit is {off}"),
             ("ALV003", 0 if layer.bends is False else layer.straight, units.total, f"of {name} are never off"),
             ("ALV005", units.broken, units.total, f"of {name} are NaN or infinite for some point"),
         ]

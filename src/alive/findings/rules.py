@@ -46,12 +46,14 @@ _ALL = (
         "ALV001",
         "dead units",
         "warning",
-        "units that are off for every point of the data",
+        "units that are off, or saturated, for every point of the data",
         "The bias lies too low, the learning rate was too high, or the inputs have moved away from where the unit was "
         "on. A dead ReLU unit gets no gradient, so it does not come back by itself.",
         "A unit is an output feature of a layer, or a channel of a convolution. It is dead if its pre-activation is at "
-        "or below the activation's cutoff (0 for ReLU) for every point, at every position. One finding a layer; the "
-        "threshold is a number of units of the layer, or a share of them.",
+        "or below the activation's cutoff (0 for ReLU) for every point, at every position: it is off. Where the "
+        "activation has a ceiling (6 for ReLU6), a unit at or above it for every point is saturated: it lets as little "
+        "through, and counts as dead too. One finding a layer; the threshold is a number of units of the layer, or a "
+        "share of them.",
         "`alive.Jumpstart(model)` keeps units alive while the network trains; `alive shrink` removes them if it is "
         "trained; `alive cure` races all cures on your own data.",
         counts="units",
@@ -63,8 +65,9 @@ _ALL = (
         "points that a layer maps to all zeros",
         "The layer is thin, or most of its units are off: for some points all of them are. Such a point is the same "
         "as any other dead point from there on, and teaches nothing to the layers below.",
-        "A point is dead in a layer if every unit there is off for it. A finding names the layer at which points die "
-        "first; points that were dead before are not counted again. The threshold is a number of points, or a share.",
+        "A point is dead in a layer if every unit there is off for it, or every one saturated. A finding names the "
+        "layer at which points die first; points that were dead before are not counted again. The threshold is a "
+        "number of points, or a share.",
         "`alive.Jumpstart(model, mode=\"UP\")` keeps points alive too; make thin layers wider, or start in mirrored "
         "pairs: `alive.nn.initialise_(model, \"mirrored\")`.",
         counts="points",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...taps import NOUNS
 from ...taps.selections import CODE, EXPERT, LATENT, UNIT
-from ..record import CUT_OFF, EXPLODED, HAVE_MERGED, VANISHED, Census, LayerCensus
+from ..record import CUT_OFF, EXPLODED, HAVE_MERGED, VANISHED, Census, LayerCensus, silent
 from . import remedies
 from .remedies import cures, spoken
 from .scale import scale
@@ -283,9 +284,11 @@ def _dead_points(census: Census) -> list[Advice]:
         found = f"{dead} of {total} points die before the output, first at {_killers(census)}; they teach nothing below"
         return [_revived(found, census, "ALV002")]
     how_many = f"all {total}" if dead == total else f"{dead} of {total}"
-    leaks = all(layer.activation.leaks for layer in census.layers if layer.first_deaths)
+    walls = [layer for layer in census.layers if layer.first_deaths]
+    are = "off or saturated" if any(math.isfinite(layer.activation.ceiling) for layer in walls) else "off"
+    leaks = all(layer.activation.leaks for layer in walls)
     but = "only a small slope passes there" if leaks else "gradients still pass along other paths"
-    found = f"{how_many} points are off in whole layers, first at {_killers(census)}; {but}"
+    found = f"{how_many} points are {are} in whole layers, first at {_killers(census)}; {but}"
     return [_revived(found, census, "ALV002")]
 
 
@@ -295,7 +298,7 @@ def _dead_units(census: Census, caused: bool) -> list[Advice]:
         return []
     where = Names(census).few(worst, [f"{layer.units.dead} of {layer.units.known}" for layer in worst])
     units = census.chosen(UNIT)
-    found = f"{units.dead} of {units.known} units are off for every point, most in {where}"
+    found = f"{units.dead} of {units.known} units are {silent(worst)} for every point, most in {where}"
     if not caused and any(layer.units.dead == layer.units.total and _stops(layer) for layer in worst):
         finding = remedies.DEAD_TRAINED if _has_moved(census) else remedies.DEAD_FRESH
         return [_measured(found, finding, census, rule="ALV001", at=worst[0])]
