@@ -131,6 +131,24 @@ def test_a_terminal_sends_it_to_workers_too(tmp_path):
             os.kill(number, signal.SIGKILL)
 
 
+EXEC = """
+import os, signal, sys
+sys.argv = ["alive", "--version"]
+import alive.cli
+def main():
+    exec("import signal; signal.raise_signal(signal.%s)")  # as a dataclass is made
+alive.cli.main = main
+from alive.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_the_exit_code_is_ours_wherever_it_came(name, code):
+    done = subprocess.run([sys.executable, "-c", EXEC % name], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("alive: ")) == (code, "", 1)
+
+
 SLOW = """
 import signal, sys, time
 from alive.interrupts import Interrupts

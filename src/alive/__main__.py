@@ -21,12 +21,14 @@ def main() -> None:
             warnings.simplefilter("ignore")  # stderr is for what alive says
         interrupts.work()
         run()
-    except SystemExit:
+    except SystemExit as stop:
+        interrupts.left = stop.code
         raise
     except BaseException:
         if interrupts.pressed is None:
             raise
         print(f"alive: {word()}", file=sys.stderr)
+        interrupts.left = code()
         raise SystemExit(code()) from None
     finally:
         interrupts.end()

@@ -39,14 +39,16 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.pressed: float | None = None
+        self.left: object = None  # the exit code, once there is one
         self._starting, self._ending = True, False
 
     def listen(self) -> None:
         """Answer from now on, unless the parent process asked for one to be ignored."""
+        atexit.register(self._quit)  # registered first, so it runs last
         ours = [each for each in WORDS if signal.getsignal(each) in (signal.default_int_handler, signal.SIG_DFL)]
         for number in ours:
             signal.signal(number, self._press)
-            atexit.register(signal.signal, number, signal.SIG_IGN)  # registered first, so it runs last
+            atexit.register(signal.signal, number, signal.SIG_IGN)
         if ours and hasattr(os, "register_at_fork"):
             self._watch()
             os.register_at_fork(after_in_child=_forked)
@@ -58,6 +60,14 @@ class Interrupts:
     def end(self) -> None:
         """The last line is printed; after this only Python cleans up."""
         self._ending = True
+
+    def _quit(self) -> None:
+        """Where an interrupt came through an exec(), as of a dataclass, Python would end with SIGINT all the same."""
+        if self.left == code():
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code())
 
     def _press(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
