@@ -78,6 +78,7 @@ class Families:
         self._single: set[int] = set()  # the first units of families that have one for each number of a weight
         self.points: int | None = None  # of the batch
         self.memo = Memo()
+        self.targets = 0  # bits of the activations whose results met a number of its own for each point
         self.fed = 0  # bits of the activations whose results were weighted again, and of tensors of the batch that were
         self.inputs = 0  # the bits of tensors of the batch
         self.sums: set[tuple[int, int]] = set()  # what was added to what, by the bits behind both

@@ -99,7 +99,7 @@ class Mode(TorchFunctionMode):
         """A call that may let values through where other numbers say so."""
         taps = self.taps
         with taps._unfollowed_here():
-            seen = taps._masks.read(func, args, kwargs)
+            seen = taps._masks.read(func, args, kwargs, taps._is_constant)
         if seen is None or not is_pre_activation(seen.z):
             return func(*args, **kwargs)
         if taps._selecting is not None:

@@ -243,7 +243,9 @@ class Masks:
         kept = self._kept.get(id(t))
         return kept[1:] if kept is not None and kept[0]() is t else ("", None)
 
-    def read(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Seen | None:
+    def read(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_constant: Callable[[Tensor], bool]
+    ) -> Seen | None:
         """The values that a call lets through where a mask says so, if it does."""
         role = MASKS[func]
         if not self._kept or role not in ("mul", "mul_", "where", "fill", "fill_", "set"):
@@ -252,7 +254,8 @@ class Masks:
         if role == "where" and len(given) >= 3:
             condition, x, y = given[:3] if given[0].dtype == torch.bool else (given[1], given[0], given[2])
             for z, other, holds in ((x, y, 1), (y, x, -1)):
-                if _is_zero(other) and (seen := self._seen(z, condition, holds)):
+                zero = _is_zero(other) and (not isinstance(other, Tensor) or is_constant(other))
+                if zero and (seen := self._seen(z, condition, holds)):
                     return seen
             return None
         if role in ("fill", "fill_", "set") and len(given) >= 3:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from functools import reduce
 from itertools import islice
+from math import prod
 from threading import get_ident
 from typing import Any
 
@@ -41,6 +42,7 @@ from .sizes import Sizes, follows, rows_of
 from .spelled import Spelled
 from .trace import Mark, Trace
 
+PARTS = "runs several times on rows of which it is not known whose they are: they may be parts of one layer"
 OTHERWISE = "the model went another way in this pass than in those that were followed"
 UNSURE, SURE, OF_LOSSES, BOUND = range(4)  # whether an activation is a layer: of losses and bounds, its use decides
 
@@ -388,7 +390,7 @@ class Taps:
             return
         common = reduce(int.__and__, (o.crossed for _, o in found))
         self.through = frozenset(key[2].name for k, key in enumerate(self._crossed) if common >> INPUTS + k & 1)
-        by_point = [o.behind for t, o in found if o.of_points(t)]
+        by_point = [o.behind for t, o in found if t.ndim and o.of_points(t)]
         families = self._tracker.families
         reached = reduce(int.__or__, by_point, families.fed)
         for k, (base, number, entry, sure, behind) in enumerate(self._crossed):
@@ -398,6 +400,8 @@ class Taps:
             outputs = [o.behind for _, o in found if o.behind >> INPUTS + k & 1]
             if families.is_compared(k, behind, outputs if sure == OF_LOSSES else ()):
                 why = f"seems to be part of a loss: {why}is compared with what came with the batch"
+            elif not reached >> INPUTS + k & 1 and families.targets >> INPUTS + k & 1:
+                why = f"seems to be part of a loss: {why}meets numbers of its own for each point, as targets are"
             elif sure == BOUND and not families.fed >> INPUTS + k & 1:
                 why = "bounds what meets no weights again: taken for a guard"
             elif sure in (UNSURE, OF_LOSSES) and not reached >> INPUTS + k & 1:
@@ -405,13 +409,26 @@ class Taps:
             else:
                 continue
             self._set_aside(base, number, entry, why)
+        for base, number, entry in self._perhaps_parts():
+            self._set_aside(base, number, entry, PARTS, counts=True)
 
-    def _set_aside(self, base: str, number: int, entry: Entry, why: str = "") -> None:
-        """A call that was seen turns out to be no layer; why, where that may be wrong."""
+    def _perhaps_parts(self) -> list[tuple[str, int, Entry]]:
+        """Calls of the same weights, each on fewer rows than there are points, of which it is not known which."""
+        alike: dict[tuple[str, str], list[tuple[str, int, Entry]]] = {}
+        for base, number, entry, *_ in self._crossed:
+            layout = entry.layout
+            if layout is None or layout.points or not layout.units or not layout.made_by or entry.name in self.aside:
+                continue
+            if prod(entry.shape) < self._points * layout.place.width:
+                alike.setdefault((base, layout.made_by), []).append((base, number, entry))
+        return [call for calls in alike.values() if len(calls) > 1 for call in calls]
+
+    def _set_aside(self, base: str, number: int, entry: Entry, why: str = "", *, counts: bool = False) -> None:
+        """A call that was seen turns out to be no layer, or none that can be counted; why, where that may be wrong."""
         self.book.note(base, number, entry._replace(layout=None))
         self.aside.add(entry.name)
         if why:
-            self.unseen[entry.name] = Unseen(entry.name, why, 0.0, counts=False)
+            self.unseen[entry.name] = Unseen(entry.name, why, 0.0, counts=counts)
 
     def _broken_off(self, place: Place) -> bool:
         """Whether the pass on record is over: an interrupt ended it, of which torch tells no hook."""
@@ -454,6 +471,10 @@ class Taps:
             sure = BOUND if step is not None and step.is_bound else OF_LOSSES if is_of_losses(activation) else sure
             self._cross(z if y is None else y, owners, (base, number, entry, sure))
         return y
+
+    def _is_constant(self, t: Tensor) -> bool:
+        """Whether a tensor depends on no data, as far as this pass shows."""
+        return self._tracker is None or not self._tracker.owners(t).data
 
     def _of_points(self, seen: Seen) -> Seen:
         """Of two tensors that may be the pre-activations, the one that depends on points."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..families import Families
 from ..op import Op, Results
-from ..owners import LOST, Owners, aligned, joined, nobody, refined, varying
+from ..owners import ANYTHING, LOST, Owners, aligned, joined, nobody, refined, varying
 from .rule import WEIGHTED, Rule, both
 
 ADDS = {"add", "sub", "rsub"}
@@ -32,6 +32,8 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     if not data:
         return _plain_units(op, owners, ndim)
     if data and op.name.rstrip("_") in ADDS:
+        if len(data) > 1 and not all(o.pure for o in data):  # one of them met targets, or is the input itself
+            _meet_targets(data, families)
         families.sums.add((data[0].behind, data[1].behind if len(data) > 1 else 0))
     point, unit = aligned(data[0].point, ndim), aligned(data[0].unit, ndim)
     for o in data[1:]:
@@ -42,6 +44,7 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     more: dict[str, Any] = {}
     if any(_varies(t, d) for t in operands if not op.of(t).data for d in range(-ndim, 0) if point.shape[d] > 1):
         more["pure"] = False  # a number for each point that did not come with the batch, as targets
+        _meet_targets(data, families)
     if op.name.rstrip("_") in ("rsub", *ADDS) and any(_is_number(op[name]) for name in ("self", "other")):
         more["pure"] = False  # a margin, as in 1 - u
     if unit.numel() and int(unit.max()) != LOST and (axis := _spread_along(op, operands, point, unit)) is not None:
@@ -59,6 +62,12 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         more["picked"] = False
         unit = nobody(ndim) if unit.numel() and int(unit.max()) == LOST else unit
     return op.made(point, unit, *data, **more)
+
+
+def _meet_targets(data: Sequence[Owners], families: Families) -> None:
+    """Note which activations are behind these."""
+    for o in data:
+        families.targets |= 0 if o.behind == ANYTHING else o.behind
 
 
 def _is_number(value: Any) -> bool:
