@@ -242,6 +242,9 @@ def _has_room(point: Tensor, points: int) -> bool:
         return False
     held = point[known].long()
     for d, size in enumerate(point.shape):
+        rows = reduced(point, [axis for axis in range(point.ndim) if axis != d])
+        if int(rows.min()) >= 0 and int(rows.max()) != LOST and len(rows.unique()) == points:
+            return False  # each point has a row of its own, and what is constant there may be its, or nobody's
         if points and not size % points:
             at = torch.arange(size).view([-1 if d == axis else 1 for axis in range(point.ndim)]).expand_as(point)[known]
             if torch.equal(held, at % points) or torch.equal(held, at // (size // points)):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
+from ..functional.activations import Activation
 from ..torch_private import forget_forward_hook, forward_hooks_of, leave, module_call
 from .kinds import JUMP, MASKS, READERS, UNIT_AXIS, is_pre_activation
 from .models import bare
@@ -102,6 +103,10 @@ class Mode(TorchFunctionMode):
             seen = taps._masks.read(func, args, kwargs, taps._is_constant)
         if seen is None or not is_pre_activation(seen.z):
             return func(*args, **kwargs)
+        gate = seen.gate
+        if seen.activation is JUMP and gate is not None and gate.sign > 0 and isinstance(gate.reach, int | float):
+            known = Activation("mask", cutoff=float(gate.reach))  # one number for all is no choice
+            return taps._see(seen.z, known, inplace=seen.inplace, activate=lambda: func(*args, **kwargs))
         if taps._selecting is not None:
             return taps._selecting.gated(seen, lambda: func(*args, **kwargs))
         if seen.activation is JUMP:

@@ -22,6 +22,7 @@ from .pointwise import IN_PLACE, POINTWISE
 if TYPE_CHECKING:
     from .taps import Taps
 
+SUMS = {torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__}
 NOBODY = Part("", 0, (), Activation(""))
 
 
@@ -98,8 +99,9 @@ class Spelled:
         assert step.form is not None
         self._met = True
         known, z, taps = step.form.activation, step.z, self._taps
-        own = [p for p in step.parts if z is not None and p.z == where(z) and _same(p.activation, known)]
-        if len(own) == len(step.parts) == 1:  # a ReLU beside what it got, as in a skip
+        skips = known is not None and known.name == "self_gated" and func in SUMS
+        own = [p for p in step.parts if z is not None and p.z == where(z) and (skips or _same(p.activation, known))]
+        if len(own) == len(step.parts) == 1:  # an activation beside what it got, as in a skip
             y = run()
             self._formulas.note(step, y, own[0])
             return y

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..families import Families
 from ..op import Op, Results
-from ..owners import ANYTHING, LOST, Owners, aligned, joined, nobody, refined, varying
+from ..owners import ANYTHING, INPUTS, LOST, Owners, aligned, joined, nobody, refined, varying
 from .rule import WEIGHTED, Rule, both
 
 ADDS = {"add", "sub", "rsub"}
@@ -32,7 +32,7 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     if not data:
         return _plain_units(op, owners, ndim)
     if data and op.name.rstrip("_") in ADDS:
-        if len(data) > 1 and not all(o.pure for o in data):  # one of them met targets, or is the input itself
+        if len(data) > 1 and any(not o.pure and o.behind >> INPUTS for o in data):  # one of them met targets
             _meet_targets(data, families)
         families.sums.add((data[0].behind, data[1].behind if len(data) > 1 else 0))
     point, unit = aligned(data[0].point, ndim), aligned(data[0].unit, ndim)
