@@ -30,7 +30,7 @@ def in_a_line(text: str, longest: int = LONGEST) -> str:
     """A message on one line; of a long one the beginning and the end, which says what to do.
 
     >>> in_a_line("cannot read x:\\n  " + "no " * 99 + ". Try again.", 40)
-    'cannot read x: no no no ... . Try again.'
+    'cannot read x: no no n ... . Try again.'
     """
     line = shown(re.sub(r"\s*[\n\r\t\v\f]\s*", " ", text.strip()))
     if len(line) <= longest:

@@ -7,4 +7,5 @@ import os
 
 def with_tests():
     """Where a process begun by a test finds modules: these tests, and whatever this process was told."""
-    return os.pathsep.join(filter(None, (os.path.dirname(__file__), os.environ.get("PYTHONPATH"))))
+    here = os.path.dirname(__file__)
+    return os.pathsep.join(filter(None, (here, os.path.dirname(here), os.environ.get("PYTHONPATH"))))

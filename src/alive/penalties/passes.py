@@ -226,7 +226,7 @@ class Passes:
 
     def follow(self, outputs: Sequence[Tensor]) -> None:
         """From now on, know whether somebody still holds the way from one of these outputs."""
-        nodes: set[Any] = {each.grad_fn for each in outputs if self.hears} - {None}
+        nodes: set[Any] = {each.grad_fn for each in outputs if self.hears and each.numel()} - {None}
         for node in nodes:
             token = Held()
             node.metadata["alive"] = token
@@ -260,7 +260,8 @@ class Passes:
             raise _nothing(lost)
         if lost == SENT and not mine:
             return mine, ". ".join(LOST[SENT])
-        return mine, GONE if 0 < sum(run.is_gone for run in mine) < len(mine) else ""
+        told = [run.is_gone for run in mine if run.goes]  # the others, such as one without points, do not show it
+        return mine, GONE if any(told) and not all(told) else ""
 
     def _drop(self) -> None:
         """Let go of what can no longer be read."""

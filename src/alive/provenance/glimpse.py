@@ -63,7 +63,7 @@ def may_gate_itself(z: Sequence[float], y: Sequence[float]) -> bool:
 
     The shares of z grow with it, or are one above 0, and none lies below 0.
 
-    >>> may_gate_itself([-1.0, 1.0], [-0.1, 1.0]), may_gate_itself([-1.0, 1.0], [0.1, 1.0])
+    >>> may_gate_itself([-1.0, 1.0], [-0.1, 1.0]), may_gate_itself([-1.0, 1.0], [0.5, 1.0])
     (True, False)
     """
     least = 1e-3 * max(max(z), -min(z))

@@ -465,7 +465,7 @@ class Taps:
             y = self._watched(entry, z, activation, inplace, activate)
             # A hinge on a mean over points, or on a statistic over them for each unit.
             known = any(before.layout is not None and before.layout.points for _, _, before, *_ in self._crossed)
-            few = z.numel() == 1 or (known and z.numel() <= entry.layout.place.width)
+            few = z.numel() == 1 or (known and 0 < z.numel() <= entry.layout.place.width)
             one = not z.ndim or (few and not owners.of_points(z))
             sure = SURE if owners.pure and entry.layout.units and not one else UNSURE
             sure = BOUND if step is not None and step.is_bound else OF_LOSSES if is_of_losses(activation) else sure

@@ -21,6 +21,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from ...errors import AliveError
+from ...torch_private import schema_of
 from .archive import AGAIN, DTYPES, STRIDED, Archive, Damaged, opened
 
 BATCH_SIZE = "alive batch size"
@@ -370,9 +371,10 @@ def _function(target: str) -> Callable[..., Any]:
     found: Callable[..., Any] = getattr(getattr(getattr(torch.ops, told[1]), told[2]), told[3])
     if not isinstance(found, OPERATION) or UNSAFE.fullmatch(told[2]):
         raise Damaged(f"calls {target}, which is not safe for what is read from a file")
-    if any(argument.name == "filename" for argument in found._schema.arguments):
+    schema = schema_of(found)
+    if any(argument.name == "filename" for argument in schema.arguments):
         raise Damaged(f"calls {target}, which opens files")
-    given = [*found._schema.arguments, *found._schema.returns]
+    given = [*schema.arguments, *schema.returns]
     if told[2] not in ASSERTS and not any("Tensor" in str(each.type) for each in given):
         raise Damaged(f"calls {target}, which is no operation on tensors")
     return found
