@@ -36,8 +36,8 @@ points, the penalty and its gradient; and it sees that the model is left as it w
 
 {summary}
 
-The tests check every row; `python tests/bestiary/table.py` writes them anew. *before* is the last version that took the
-axis of units from the last operation in time; its verdicts are kept in `tests/bestiary/before.json`.
+The tests check every row; `python tests/bestiary/table.py` writes them anew. *before* is the version before the row was
+entered, kept in `tests/bestiary/before.json`.
 
 | kind | beast | census | penalty | before |
 |---|---|---|---|---|
