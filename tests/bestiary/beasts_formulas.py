@@ -350,3 +350,30 @@ beside_a_loss("hinge per point over labels", hinge_of_all, TABLE)
 beside_a_loss("VICReg's variance", vicreg)
 beside_a_loss("VICReg's variance by unit", vicreg_by_unit)
 beside_a_loss("a ranking loss by logsigmoid", ranked)
+
+
+# Moved by a number first, so that what is inside is always on, or at its ceiling
+
+
+def moved(spelled):
+    def go(m, x):
+        return m.o(spelled(note(torch.relu(note(m.a(x))) @ m.b.weight.t() + 50.0)))
+
+    first = nn.Linear(3, 5)
+    plant(first, dead=(1,), linear=(2,))
+    return Made(go, a=first, b=nn.Linear(5, 4, bias=False), o=nn.Linear(4, 2)), leaning(8, 3)
+
+
+@case("z * relu6(z + 3) / 6 of z = h + 50", "formulas", truth=noted)
+def moved_hard_swish():
+    return moved(lambda z: z * F.relu6(z + 3) / 6)
+
+
+@case("z * tanh(softplus(z)) of z = h + 50", "formulas", truth=noted)
+def moved_mish():
+    return moved(lambda z: z * torch.tanh(F.softplus(z)))
+
+
+@case("GELU by erf of z = h + 50", "formulas", truth=noted)
+def moved_gelu():
+    return moved(lambda z: 0.5 * z * (1 + torch.erf(z / math.sqrt(2))))

@@ -138,7 +138,9 @@ class Formulas:
         if guards:  # as in log_std.clamp(-5, 2).exp()
             return Step(root, image, parts, is_guard=True)
         step = Step(root, image, parts, settled and not whole, loose=loose)
-        if whole or image.straight is not None or (settled and not (func in BOUNDS or func in SCALES)):
+        # What is straight near the root's zero may bend near that of a straight function of it.
+        is_straight = image.straight is not None and not parts and len(root.straight) == 1
+        if whole or is_straight or (settled and not (func in BOUNDS or func in SCALES)):
             return step
         if func in BOUNDS and not parts and image.values[0] == image.values[1] and image.values[0] > 0:
             return None  # no less than a number above 0: what is made of it is made of it alone

@@ -6,7 +6,7 @@ They decide nothing: each tells the `Taps` it belongs to what came.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from ..functional.activations import Activation
 from ..torch_private import forget_forward_hook, forward_hooks_of, leave, module_call
 from .kinds import JUMP, MASKS, READERS, UNIT_AXIS, is_pre_activation
 from .models import bare
+from .pointwise import POINTWISE
 from .records import Place, Unseen, Watcher
 from .selections import CHOOSERS, READS, TOPK
 
@@ -48,7 +49,13 @@ class Mode(TorchFunctionMode):
         taps = self.taps
         if taps._deaf or not (taps._running or taps._is_traced):
             return func(*args, **kwargs)
-        out = self._called(func, args, kwargs) if taps._running else func(*args, **kwargs)
+        is_idle = _IDLE.get(func)
+        if is_idle is None:
+            is_idle = _IDLE[func] = _tells_nothing(func)
+        if not taps._running or (is_idle and taps._sizes is None):
+            out = func(*args, **kwargs)
+        else:
+            out = self._called(func, args, kwargs)
         if taps._is_traced:
             if torch.compiler.is_compiling():
                 taps._is_traced = False
@@ -75,13 +82,11 @@ class Mode(TorchFunctionMode):
         step = taps._spelled.read(func, args, kwargs)
         if step is not None and step.form is not None:
             return taps._spelled.complete(step, func, args, kwargs)
-        with taps._spelled.judged(step):
-            if func in MASKS and not torch.compiler.is_compiling():
-                out = taps._masks.note(func, args, kwargs, self._masked(func, args, kwargs))
-            else:
-                if taps._sizes is not None and func not in READERS and func not in UNIT_AXIS:
-                    taps._sizes.moved(func)
-                out = func(*args, **kwargs)
+        if taps._tracker is None:
+            out = self._run(func, args, kwargs)
+        else:
+            with taps._spelled.judged(step):
+                out = self._run(func, args, kwargs)
         if step is not None:
             taps._spelled.note(step, func, args, out)
         if taps._selecting is not None and torch.compiler.is_compiling():
@@ -95,6 +100,14 @@ class Mode(TorchFunctionMode):
             elif func is Tensor.__getitem__:
                 taps._selecting.takes_row(*args)
         return out
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        taps = self.taps
+        if func in MASKS and not torch.compiler.is_compiling():
+            return taps._masks.note(func, args, kwargs, self._masked(func, args, kwargs))
+        if taps._sizes is not None and func not in READERS and func not in UNIT_AXIS:
+            taps._sizes.moved(func)
+        return func(*args, **kwargs)
 
     def _masked(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A call that may let values through where other numbers say so."""
@@ -112,6 +125,15 @@ class Mode(TorchFunctionMode):
         if seen.activation is JUMP:
             taps._unfollowed("mask")
         return func(*args, **kwargs)
+
+
+_IDLE: dict[Any, bool] = {}
+
+
+def _tells_nothing(func: Any) -> bool:
+    """Whether a function is neither an activation, nor a part of one, nor a choice."""
+    tables: tuple[Container[Any], ...] = (READERS, MASKS, POINTWISE, CHOOSERS, READS)
+    return func is not Tensor.__getitem__ and not any(func in table for table in tables)
 
 
 class _Hook:

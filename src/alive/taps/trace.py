@@ -55,7 +55,7 @@ class _Function(NamedTuple):
 _KNOWN: dict[Any, _Function] = {}
 
 
-DATA, SURE, UNSURE = range(3)  # made of the inputs; of what the calls of the pass tell; of anything else
+SURE, UNSURE, DATA = range(3)  # made of what the calls of the pass tell; of anything else; of the inputs
 
 
 class Mark(NamedTuple):
@@ -120,7 +120,16 @@ class Trace:
             return  # a number that Python reads, or a size
         self._kind = UNSURE if known.random else SURE
         numbers: list[int] | None = None if known.reckons else []
-        read = [self._read(value, numbers, known.takes) for value in args]
+        read: list[Any] = []
+        for value in args:  # the usual arguments are read here, for this runs at every call
+            kind = type(value)
+            made = self._made.get(id(value)) if kind is Tensor and not known.takes else None
+            if made is not None and made[0]() is value:
+                read.append(made[1])
+                if made[2] > self._kind:
+                    self._kind = made[2]
+            else:
+                read.append(value if value is None else self._read(value, numbers, known.takes))
         if kwargs:
             read += [(key, self._read(value, numbers, known.takes)) for key, value in kwargs.items()]
         if numbers:
@@ -153,7 +162,7 @@ class Trace:
         """What stands for an argument; its whole numbers go to a list of their own."""
         kind = type(value)
         if kind is nn.Parameter:
-            self._kind = self._kind and UNSURE
+            self._kind = max(self._kind, UNSURE)
             return id(value)
         if isinstance(value, Tensor):
             return self._index(value) if takes and not value.is_floating_point() else self._of(value)
@@ -179,9 +188,9 @@ class Trace:
         """Which tensor it is: by what made it, or which weight; others are alike, unless Python may choose one."""
         made = self._made.get(id(t))
         if made is not None and made[0]() is t:
-            self._kind = min(self._kind, made[2]) if DATA in (self._kind, made[2]) else max(self._kind, made[2])
+            self._kind = max(self._kind, made[2])
             return made[1]
-        self._kind = self._kind and UNSURE
+        self._kind = max(self._kind, UNSURE)
         return id(t) if self._lasts(t) else t.ndim
 
     def _lasts(self, t: Tensor) -> bool:
