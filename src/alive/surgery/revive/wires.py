@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from ...errors import AliveError, expect
-from ..shrink.graph import BENT, SUMS, Layer, Reader, Reading, Space, name_of
+from ..shrink.graph import BENT, CATS, SUMS, Layer, Reader, Reading, Space, name_of
 
 PUTS = ("scatter", "scatter_", "scatter_add")
 OUTPUT = "it is an output of the model"
@@ -105,6 +105,8 @@ class Wired(Reading):
         chosen = chosen_from(node)
         if chosen is not None and chosen in self.layouts and self._puts_back(node, chosen):
             self._join(node, self.spaces[chosen], self.layouts[chosen], CHOSEN)
+        elif name_of(node) in CATS:
+            self._stop(node, f"its output goes to {name_of(node)}, behind which wires are not followed")
         else:
             super()._read(node)
 

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from ...torch_private import tree_map
 from .bounds import OUTWARD, Form, Range, Variables, through, weighted
 from .boxes import Box
-from .graph import BENT, MEANS, NORM, ORDERS, SAME, SHAPES, SUMS, TOPS, Layout, Reading, name_of
+from .graph import BENT, CATS, MEANS, NORM, ORDERS, SAME, SHAPES, SUMS, TOPS, Layout, Reading, name_of
 from .observed import Ends
 from .pieces import Pieces
 from .programs import Program, program
@@ -94,6 +94,8 @@ class Prover:
         if name in ("softmax", "_softmax"):
             nothing = torch.zeros(node.meta["val"].shape, dtype=torch.float64)
             return self._boxed(Range(nothing, nothing + 1))  # whatever it reads
+        if name in CATS and all(v.range is not None for v in flat):
+            return self._cat(args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0))
         if any(v.range is None for v in flat) or not values or values[0] is not args[0]:
             return (Value(), None, None) if name == NORM else Value()
         x = values[0]
@@ -161,6 +163,18 @@ class Prover:
         lo, hi = _outward(target(x.range.lo, other[0]), target(x.range.hi, other[1]))
         return self._formed(Value(Range(lo, hi)), target, [x, y])
 
+    def _cat(self, parts: list[Any], axis: int) -> Value:
+        """Values, and constants among them, one behind the other."""
+        known = [part for part in parts if isinstance(part, Value)]
+
+        def step(*values: Tensor) -> Tensor:
+            left = iter(values)
+            return torch.cat([next(left) if isinstance(part, Value) else part for part in parts], axis)
+
+        ranges = [value.range for value in known if value.range is not None]
+        made = Value(Range(step(*(found.lo for found in ranges)), step(*(found.hi for found in ranges))))
+        return self._formed(made, step, known)
+
     def _rising(self, x: Value, step: Any, *, affine: bool) -> Value:
         """A step on every entry by itself that rises or falls all the way."""
         assert x.range is not None
@@ -221,9 +235,9 @@ class Prover:
         self.counts["substitution"] += int((sure[1] & ~sure[0]).sum())
         open_ = (~sure[1] & (maybe >= 0)).nonzero()[:, 0]
         self.counts["bent"] += int((~sure[1] & (maybe < 0)).sum())
-        space = self.reading.spaces.get(source)
+        open_spaces = [space for space in self.reading.spaces_of(source) if not space.fixed]
         solver = None
-        if x.form is not None and space is not None and not space.fixed and monotonic() < self.deadline and len(open_):
+        if x.form is not None and open_spaces and monotonic() < self.deadline and len(open_):
             solver = program(self.variables)
         until = monotonic() + (self.deadline - monotonic()) / self._ahead(node)
         for done, channel in enumerate(open_.tolist()):

@@ -36,6 +36,7 @@ OTHERS = (
     *("upsample_nearest2d", "upsample_bilinear2d"),
 )
 TIES = ("add", "sub", "mul", "div")
+CATS = ("cat", "concat", "concatenate")
 NORM = "_native_batch_norm_legit_no_training"
 ASKS = ("_assert_tensor_metadata", "sym_size", "_assert_scalar")
 
@@ -77,6 +78,50 @@ class Reader:
     layer: Layer
     layout: Layout
     source: fx.Node
+    place: Place | None = None  # among what it reads, if that is a concatenation
+
+    @property
+    def start(self) -> int:
+        """The first of the features it reads that are of these channels, as it is cut now."""
+        return 0 if self.place is None else self.place.start
+
+    def own(self, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """The extremes of these channels, of those of all that it reads."""
+        return ends if self.place is None else self.place.own(ends)
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """The channels of a space in a concatenation, each as a run of `block` entries there."""
+
+    space: Space
+    block: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """One of the parts of a concatenation; each entry may have become a run of `block` behind it."""
+
+    parts: list[Part]
+    number: int
+    block: int
+
+    @property
+    def features(self) -> int:
+        """How many features each channel of the part has."""
+        return self.parts[self.number].block * self.block
+
+    @property
+    def start(self) -> int:
+        """The first feature of the part, as the parts before it are cut now."""
+        return self.block * sum(len(part.space.kept) * part.block for part in self.parts[: self.number])
+
+    def own(self, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """The extremes of the part's channels, of those of all entries of the concatenation before any cut."""
+        start = sum(part.space.channels * part.block for part in self.parts[: self.number])
+        part = self.parts[self.number]
+        lo, hi = (end[start : start + part.space.channels * part.block].reshape(-1, part.block) for end in ends)
+        return lo.amin(1), hi.amax(1)
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +130,7 @@ class Space:
 
     producers  layers whose units the channels are
     each       layers and modules with numbers of their own for each channel: norms, PReLU, depthwise convolutions
+    beside     norms and PReLU with numbers for the channels of a concatenation, of which these are a part
     steps      what is done to the channels on their way, by kind
     fixed      why all channels must stay; empty if they need not
     kept       the channels that are left, by their first numbers
@@ -93,10 +139,16 @@ class Space:
     channels: int
     producers: list[Layer] = field(default_factory=list)
     each: list[tuple[Layer | nn.Module, int]] = field(default_factory=list)
+    beside: list[tuple[nn.Module, Place]] = field(default_factory=list)
     readers: list[Reader] = field(default_factory=list)
     steps: dict[fx.Node, str] = field(default_factory=dict)
     fixed: str = ""
     kept: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether some layer reads the channels in a concatenation."""
+        return any(reader.place is not None for reader in self.readers)
 
     def fix(self, why: str) -> None:
         """Every channel must stay; the first reason counts."""
@@ -114,6 +166,7 @@ class Reading:
         self.aliases = _aliases(model)
         self.layouts: dict[fx.Node, Layout] = {}
         self.spaces: dict[fx.Node, Space] = {}
+        self.joined: dict[fx.Node, list[Part]] = {}  # concatenations, which have a layout but no space of their own
         self.layers: list[Layer] = []
         for node in self.graph_module.graph.nodes:
             self._read(node)
@@ -123,6 +176,12 @@ class Reading:
     def all_spaces(self) -> list[Space]:
         """Every space once, in the order of the graph."""
         return list(dict.fromkeys(self.spaces.values()))
+
+    def spaces_of(self, node: fx.Node) -> list[Space]:
+        """The spaces whose channels a value holds: several behind a concatenation, none if they are not followed."""
+        if node in self.joined:
+            return [part.space for part in self.joined[node]]
+        return [self.spaces[node]] if node in self.spaces else []
 
     def fed(self, call: Call) -> list[Any]:
         """What the graph is run on: the model's numbers as they are now, and the inputs of a call."""
@@ -204,6 +263,8 @@ class Reading:
             self._pass_on(node, node.args[0], "norm", step=False)
         elif name in TIES:
             self._tie(node)
+        elif name in CATS:
+            self._cat(node)
         elif (kind := self._kind(node, name)) is not None:
             self._pass_on(node, node.args[0], kind)
         else:
@@ -240,7 +301,9 @@ class Reading:
         self.layers.append(layer)
         dense = isinstance(layer.module, nn.Linear)
         axis = _dims(node) - 1 if dense else 1
-        if before is not None and layout is not None and layout.axis != axis:
+        if isinstance(source, fx.Node) and source in self.joined:
+            self._read_joined(layer, source, axis)
+        elif before is not None and layout is not None and layout.axis != axis:
             before.fix(f"its channels do not lie where {layer.path} reads them")
         elif before is not None and layout is not None and _is_depthwise(layer, layout):
             before.each.append((layer, layout.block * len(layer.module.weight) // layer.groups))
@@ -256,6 +319,17 @@ class Reading:
         self._join(node, space, Layout(axis, units), "")
         if layer.groups > 1 and layer.groups == units:
             space.fix(f"each unit of {layer.path} reads a channel of its own that must stay")
+
+    def _read_joined(self, layer: Layer, source: fx.Node, axis: int) -> None:
+        """A layer that reads a concatenation reads each of its parts."""
+        layout, parts = self.layouts[source], self.joined[source]
+        for number, part in enumerate(parts):
+            place = Place(parts, number, layout.block)
+            part.space.readers.append(Reader(layer, Layout(axis, part.space.channels, place.features), source, place))
+            if layout.axis != axis:
+                part.space.fix(f"its channels do not lie where {layer.path} reads them")
+            if layer.groups > 1:
+                part.space.fix(f"{layer.path} reads them in groups, behind a concatenation")
 
     def _layer(self, node: fx.Node, weight: Any) -> Layer | str:
         """The layer of a weighted sum, or why it is left alone."""
@@ -296,8 +370,43 @@ class Reading:
         if not plain or not alone or layout.axis != 1:
             self._stop(node, f"{path} ({type(module).__name__}) is shared or no plain batch norm")
             return
-        self.spaces[source].each.append((module, layout.block))
+        self._number_each(source, module, layout.block)
         self._pass_on(node, source, "norm")
+
+    def _number_each(self, source: fx.Node, module: nn.Module, block: int) -> None:
+        """A module has numbers of its own for each channel of a value."""
+        if source not in self.joined:
+            self.spaces[source].each.append((module, block))
+            return
+        parts = self.joined[source]
+        for number, part in enumerate(parts):
+            part.space.beside.append((module, Place(parts, number, block)))
+
+    def _cat(self, node: fx.Node) -> None:
+        """Values one behind the other along the axis of their channels; what is not followed stays as it is."""
+        sources: Any = node.args[0]
+        axis: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        layouts = [self.layouts.get(source) for source in sources]
+        axis %= _dims(node)
+        if not any(layouts):
+            return
+        if any(layout is not None and layout.axis != axis for layout in layouts):
+            self._stop(node, f"it meets others in {node.name} along another axis than that of its channels")
+            return
+        if any(_dims(source) != _dims(node) for source in sources):
+            self._stop(node, f"it meets in {node.name} an empty value of another shape")
+            return
+        parts: list[Part] = []
+        for source, layout in zip(sources, layouts, strict=True):
+            if layout is None:
+                size = source.meta["val"].shape[axis]
+                parts.append(Part(Space(size, fixed="it is not followed", kept=torch.arange(size)), 1))
+            elif source in self.joined:
+                parts += [Part(part.space, part.block * layout.block) for part in self.joined[source]]
+            else:
+                parts.append(Part(self.spaces[source], layout.block))
+        self.joined[node] = parts
+        self.layouts[node] = Layout(axis, sum(part.space.channels * part.block for part in parts))
 
     def _tie(self, node: fx.Node) -> None:
         """Two values added or multiplied entry by entry: their channels stay or go together."""
@@ -309,7 +418,7 @@ class Reading:
         if len(sides) == 1:
             self._pass_on(node, sides[0], "other")
             return
-        layouts = {self.layouts.get(side) for side in sides}
+        layouts = {None if side in self.joined else self.layouts.get(side) for side in sides}
         if len(layouts) > 1 or None in layouts or len({_dims(side) for side in sides}) > 1:
             self._stop(node, f"it meets in {node.name} something whose channels are not its own")
             return
@@ -322,32 +431,33 @@ class Reading:
             return
         kept.producers += other.producers
         kept.each += other.each
+        kept.beside += other.beside
         kept.readers += other.readers
         kept.steps |= other.steps
         kept.fix(other.fixed)
         for node, space in list(self.spaces.items()):
             if space is other:
                 self.spaces[node] = kept
+        for part in (part for parts in self.joined.values() for part in parts if part.space is other):
+            part.space = kept
 
     def _pass_on(self, node: fx.Node, source: Any, kind: str, *, step: bool = True) -> None:
         """Channels that go through a step, each by itself."""
         layout = self.layouts.get(source)
         if layout is None:
             return
-        space = self.spaces[source]
         if name_of(node) == NORM:  # a tuple, of which the next node takes the first
-            self.layouts[node], self.spaces[node] = layout, space
-            space.steps[node] = kind
+            self._hand_on(node, source, layout, kind)
             return
         after = _moved(node, source, layout) if step else layout
         if after is None:
             self._stop(node, f"{node.name} moves its channels apart")
             return
-        if name_of(node) == "prelu" and (why := self._slopes(node, space)):
-            space.fix(why)
-        self._join(node, space, after, kind)
+        if name_of(node) == "prelu" and (why := self._slopes(node, source)):
+            self._stop(node, why)
+        self._hand_on(node, source, after, kind)
 
-    def _slopes(self, node: fx.Node, space: Space) -> str:
+    def _slopes(self, node: fx.Node, source: fx.Node) -> str:
         """Take the slopes of a PReLU into the space; why not, if they cannot be cut."""
         weight = node.args[1]
         target = self.owner.get(weight.name) if isinstance(weight, fx.Node) else None
@@ -358,8 +468,15 @@ class Reading:
         if module.weight.numel() > 1:
             if len(weight.users) > 1 or len(self.aliases[id(module.weight)]) > 1:
                 return f"{path} is shared: its slopes are used more than once"
-            space.each.append((module, 1))
+            self._number_each(source, module, 1)
         return ""
+
+    def _hand_on(self, node: fx.Node, source: fx.Node, layout: Layout, kind: str) -> None:
+        """A node has the channels of what it reads."""
+        if source in self.joined:
+            self.layouts[node], self.joined[node] = layout, self.joined[source]
+        else:
+            self._join(node, self.spaces[source], layout, kind)
 
     def _join(self, node: fx.Node, space: Space, layout: Layout, kind: str) -> None:
         self.layouts[node], self.spaces[node] = layout, space
@@ -369,8 +486,8 @@ class Reading:
     def _stop(self, node: fx.Node, why: str) -> None:
         """What the node reads must keep all its channels."""
         for source in node.all_input_nodes:
-            if source in self.spaces:
-                self.spaces[source].fix(why)
+            for space in self.spaces_of(source):
+                space.fix(why)
 
 
 STATE = (InputKind.PARAMETER, InputKind.BUFFER)

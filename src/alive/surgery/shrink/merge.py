@@ -93,7 +93,7 @@ def linear_units(reading: Reading, space: Space, ends: Ends) -> Linear | None:
 
 def _way(reading: Reading, space: Space) -> tuple[fx.Node | None, set[str]] | None:
     """The one activation between a layer and its readers, and what else is on the way; None if there is more."""
-    plain = len(space.producers) == 1 and space.readers and space.producers[0].groups == 1
+    plain = len(space.producers) == 1 and space.readers and space.producers[0].groups == 1 and not space.is_joined
     if not plain or any(not isinstance(each, nn.PReLU) for each, _ in space.each):
         return None
     bents, kinds = set(), set()

@@ -132,8 +132,10 @@ class Operation:
         return list(self.left.values())
 
     def why_kept(self, layer: Layer) -> str:
-        """Why no unit of a layer was looked at; empty if they were."""
+        """Why no unit of a layer was looked at, or not for all that could be; empty if they were."""
         space = self.reading.spaces[layer.node]
+        if space.is_joined and not space.fixed:
+            return "linear units and multiples are not merged through a concatenation"
         return "" if "is part of" in space.fixed else space.fixed
 
     def _try(self, space: Space, change: Callable[[Space, Journal], list[Gone] | str]) -> None:

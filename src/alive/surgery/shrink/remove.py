@@ -97,7 +97,7 @@ def _constants(reading: Reading, space: Space, ends: Ends) -> tuple[Tensor, list
     """
     still, values = [], []
     for reader in space.readers:
-        lo, hi = (end[space.kept] for end in ends[reader.source])
+        lo, hi = (end[space.kept] for end in reader.own(ends[reader.source]))
         size = torch.maximum(lo.abs(), hi.abs())
         same = size.isfinite() & (hi - lo <= same_scale(reading) * size)
         still.append(same & (size == 0) if reader.layer.padded else same)
@@ -107,7 +107,7 @@ def _constants(reading: Reading, space: Space, ends: Ends) -> tuple[Tensor, list
 
 def _rows(reading: Reading, space: Space) -> Tensor | None:
     """Weights and biases of the one layer whose units the channels are [C, n]; None where units cannot be compared."""
-    if len(space.producers) != 1 or "tie" in space.steps.values() or "norm" in space.steps.values():
+    if space.is_joined or len(space.producers) != 1 or "tie" in space.steps.values() or "norm" in space.steps.values():
         return None
     if any(isinstance(each, Layer) for each, _ in space.each):
         return None

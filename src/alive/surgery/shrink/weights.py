@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...torch_private import parameters_of
-from .graph import Layer, Reader, Space
+from .graph import Layer, Place, Reader, Space
 
 SIZES = ("in_features", "out_features", "in_channels", "out_channels", "groups", "num_features", "num_parameters")
 
@@ -92,23 +92,29 @@ def add_to_bias(layer: Layer, change: Tensor, journal: Journal) -> None:
 
 def columns(reader: Reader, count: int) -> Tensor:
     """What a reader of `count` channels multiplies each by: [rows, C], rows over outputs, features and positions."""
-    weight = weight_of(reader.layer)
+    weight = _read(reader, count)
     groups, block = reader.layer.groups, reader.layout.block
     parts = weight.reshape(groups, len(weight) // groups, count // groups, block, -1)  # g, m, c, block, k
     return parts.permute(1, 3, 4, 0, 2).flatten(3).flatten(0, 2)
 
 
 def set_columns(reader: Reader, value: Tensor, journal: Journal) -> None:
-    """The way back from `columns`, of a layer in one group: it reads as many channels as there are columns."""
+    """The way back from `columns`, of a layer in one group that reads nothing else: as many channels as columns."""
     weight, block = weight_of(reader.layer), reader.layout.block
     count = value.shape[1]
     parts = value.reshape(len(weight), block, -1, count).permute(0, 3, 1, 2)  # m, c, block, k
     set_weight(reader.layer, parts.reshape(len(weight), count * block, *weight.shape[2:]), journal)
 
 
+def _read(reader: Reader, count: int) -> Tensor:
+    """The weight of a reader as far as it reads these channels."""
+    weight = weight_of(reader.layer)
+    return weight if reader.place is None else weight.narrow(1, reader.start, count * reader.layout.block)
+
+
 def constant(reader: Reader, values: Tensor) -> Tensor:
     """What constants [C] in the channels add to every output of a reader [m] that stands nowhere near a border."""
-    weight = weight_of(reader.layer)
+    weight = _read(reader, len(values))
     groups, block = reader.layer.groups, reader.layout.block
     parts = weight.reshape(groups, len(weight) // groups, len(values) // groups, block, -1).sum((3, 4))
     return torch.einsum("gmc,gc->gm", parts, values.reshape(groups, -1)).flatten()
@@ -124,7 +130,9 @@ def cut(space: Space, left: Tensor, journal: Journal) -> None:
             _keep_depthwise(each, _features(left, block), left, journal)
         else:
             _keep_each(each, _features(left, block), journal)
-    for reader in space.readers:
+    for module, place in sorted(space.beside, key=_last_first):
+        _keep_each(module, _entries(left, count, place, _numbers(module)), journal)
+    for reader in sorted(space.readers, key=lambda reader: _last_first((reader, reader.place))):
         _keep_columns(reader, left, count, journal)
     journal.note_space(space)
     space.kept = space.kept[left]
@@ -156,8 +164,16 @@ def _keep_each(module: nn.Module, entries: Tensor, journal: Journal) -> None:
             setattr(module, name, len(entries))
 
 
+def _numbers(module: Any) -> int:
+    """How many channels a norm or a PReLU has numbers for."""
+    return int(module.num_parameters if isinstance(module, nn.PReLU) else module.num_features)
+
+
 def _keep_columns(reader: Reader, left: Tensor, count: int, journal: Journal) -> None:
     weight, groups, block = weight_of(reader.layer), reader.layer.groups, reader.layout.block
+    if reader.place is not None:
+        set_weight(reader.layer, weight[:, _entries(left, count, reader.place, weight.shape[1])], journal)
+        return
     if groups == 1:
         set_weight(reader.layer, weight[:, _features(left, block)], journal)
         return
@@ -165,6 +181,17 @@ def _keep_columns(reader: Reader, left: Tensor, count: int, journal: Journal) ->
     parts = weight.reshape(groups, len(weight) // groups, *weight.shape[1:])
     kept = torch.stack([part[:, places] for part, places in zip(parts, own, strict=True)])
     set_weight(reader.layer, kept.flatten(0, 1), journal)
+
+
+def _last_first(held: tuple[Any, Place | None]) -> int:
+    """The order in which the parts of a concatenation are cut: where one starts depends on those before it."""
+    return 0 if held[1] is None else -held[1].number
+
+
+def _entries(left: Tensor, count: int, place: Place, size: int) -> Tensor:
+    """Those of the features of a concatenation that stay if some channels of one part go."""
+    start, behind = place.start, place.start + count * place.features
+    return torch.cat([torch.arange(start), start + _features(left, place.features), torch.arange(behind, size)])
 
 
 def _features(channels: Tensor, block: int) -> Tensor:
