@@ -96,7 +96,21 @@ class Plain(nn.Module):
         return self.head(torch.cat([a, c], 1))
 
 
-KINDS = [(DenseBlock, (2, 8, 8)), (Inception, (2, 8, 8)), (Skips, (2, 8, 8)), (Plain, (3,))]
+class Gated(nn.Module):
+    """Two concatenations of the same parts, one added to the other and weighted by its own means."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Conv2d(2, 5, 1), nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(2, 5, 3, padding=1)
+        self.head = nn.Conv2d(13, 2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b, c = F.relu(self.a(x)), F.relu(self.b(x)), F.relu(self.c(x))
+        joined = torch.hstack([x, a, b]) + torch.cat([x, c, b], 1)
+        return self.head(joined * torch.sigmoid(joined.mean((2, 3), keepdim=True)))
+
+
+KINDS = [(DenseBlock, (2, 8, 8)), (Inception, (2, 8, 8)), (Skips, (2, 8, 8)), (Plain, (3,)), (Gated, (2, 8, 8))]
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -135,6 +149,8 @@ def test_dead_units_go_through_a_concatenation(kind, shape, seed):
         planted[name] = set(chance.choice(len(layer.weight), chance.integers(1, 3), replace=False).tolist())
         if name == "side" and "deep" in planted:  # which are added up
             planted[name] = planted["deep"]
+        if kind is Gated and name == "c":
+            planted[name] = planted["a"]
         for unit in planted[name]:
             kill(layer, unit)
     done = shrink(net, x)

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from ...torch_private import tree_map
 from .bounds import OUTWARD, Form, Range, Variables, through, weighted
 from .boxes import Box
-from .graph import BENT, CATS, MEANS, NORM, ORDERS, SAME, SHAPES, SUMS, TOPS, Layout, Reading, name_of
+from .graph import BENT, CATS, MEANS, NORM, ORDERS, SAME, SHAPES, SUMS, TOPS, Layout, Reading, cat_axis, name_of
 from .observed import Ends
 from .pieces import Pieces
 from .programs import Program, program
@@ -95,7 +95,7 @@ class Prover:
             nothing = torch.zeros(node.meta["val"].shape, dtype=torch.float64)
             return self._boxed(Range(nothing, nothing + 1))  # whatever it reads
         if name in CATS and all(v.range is not None for v in flat):
-            return self._cat(args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0))
+            return self._cat(args[0], cat_axis(node))
         if any(v.range is None for v in flat) or not values or values[0] is not args[0]:
             return (Value(), None, None) if name == NORM else Value()
         x = values[0]

@@ -36,7 +36,7 @@ OTHERS = (
     *("upsample_nearest2d", "upsample_bilinear2d"),
 )
 TIES = ("add", "sub", "mul", "div")
-CATS = ("cat", "concat", "concatenate")
+CATS = ("cat", "concat", "concatenate", "hstack")
 NORM = "_native_batch_norm_legit_no_training"
 ASKS = ("_assert_tensor_metadata", "sym_size", "_assert_scalar")
 
@@ -385,9 +385,7 @@ class Reading:
     def _cat(self, node: fx.Node) -> None:
         """Values one behind the other along the axis of their channels; what is not followed stays as it is."""
         sources: Any = node.args[0]
-        axis: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-        layouts = [self.layouts.get(source) for source in sources]
-        axis %= _dims(node)
+        axis, layouts = cat_axis(node), [self.layouts.get(source) for source in sources]
         if not any(layouts):
             return
         if any(layout is not None and layout.axis != axis for layout in layouts):
@@ -418,13 +416,21 @@ class Reading:
         if len(sides) == 1:
             self._pass_on(node, sides[0], "other")
             return
-        layouts = {None if side in self.joined else self.layouts.get(side) for side in sides}
+        layouts = {self.layouts.get(side) for side in sides}
         if len(layouts) > 1 or None in layouts or len({_dims(side) for side in sides}) > 1:
             self._stop(node, f"it meets in {node.name} something whose channels are not its own")
             return
-        first, second = (self.spaces[side] for side in sides)
-        self._merge(first, second)
-        self._join(node, first, self.layouts[sides[0]], "tie")
+        first, second = (self._parts(side) for side in sides)
+        if [(part.space.channels, part.block) for part in first] != [(p.space.channels, p.block) for p in second]:
+            self._stop(node, f"it meets in {node.name} a concatenation of other parts")
+            return
+        for one, other in zip(first, second, strict=True):
+            self._merge(one.space, other.space)
+        self._hand_on(node, sides[0], self.layouts[sides[0]], "tie")
+
+    def _parts(self, node: fx.Node) -> list[Part]:
+        """What a value is a concatenation of; itself if it is none."""
+        return self.joined.get(node) or [Part(self.spaces[node], 1)]
 
     def _merge(self, kept: Space, other: Space) -> None:
         if kept is other:
@@ -559,6 +565,14 @@ def _axes(node: fx.Node) -> list[int]:
     dims, given = _dims(node.args[0]), node.args[1] if len(node.args) > 1 else None
     axes: Any = [given] if isinstance(given, int) else given
     return [axis % dims for axis in (axes or range(dims))]
+
+
+def cat_axis(node: fx.Node) -> int:
+    """The axis along which a concatenation puts values one behind the other."""
+    if name_of(node) == "hstack":
+        return min(1, _dims(node) - 1)
+    axis: Any = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+    return int(axis) % _dims(node)
 
 
 def _numbers(args: tuple[Any, ...], place: int) -> list[Any]:
