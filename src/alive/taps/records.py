@@ -12,7 +12,7 @@ from ..provenance import Layout
 from ..torch_private import children_of, parameters_of
 from .declared import Output
 from .kinds import HANDMADE
-from .selections import Selection, Selects
+from .selections import Selection, Selects, implicit_codes
 
 
 class Tap(NamedTuple):
@@ -103,13 +103,14 @@ class Place(NamedTuple):
         module: nn.Module,
         activations: Mapping[type, Activation],
         outputs: Mapping[type, Output],
-        selects: Mapping[type, Selects],
+        selects: Mapping[type, Selects] | None,
     ) -> Place:
         """What is known of a module: with neither children nor parameters, it is the activation that it calls."""
         kind = type(module)
         activation = activations.get(kind) or HANDMADE.get(f"{kind.__module__}.{kind.__qualname__}")
         alone = bool(path) and not children_of(module) and not parameters_of(module)
-        return cls(path, alone, activation, outputs.get(kind), selects.get(kind))
+        chosen = None if selects is None else selects.get(kind) or implicit_codes(kind, module)
+        return cls(path, alone, activation, outputs.get(kind), chosen)
 
 
 class Unseen(NamedTuple):

@@ -16,12 +16,12 @@ from ..errors import fault_of_ours
 from ..functional.activations import Activation
 from ..provenance import Owners, Tracker, tensors
 from ..provenance.choices import LOOKS_UP, STACKED
-from ..provenance.owners import LOST
+from ..provenance.owners import LOST, MANY
 from .book import Entry
 from .kinds import JUMP, Seen
 from .lines import line_of_call
 from .records import Place
-from .selections import LATENT, Choice, Selection, Selects, chosen_by
+from .selections import LATENT, Choice, Implicit, Selection, Selects, chosen_by
 from .waiting import (
     APART,
     CHANGED,
@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     from .taps import Taps
 
 FEW = 3  # values
+SHOWS_NOTHING = "is declared to select, and returned nothing that shows what"
+NO_INDICES = (
+    "quantises, and does not return indices that are known to say which codes: who is never used is not counted; build "
+    "it with return_indices=True, or declare it: selects={MyQuantiser: alive.taps.Selects('code', count=512)}"
+)
 
 
 class Selecting:
@@ -291,16 +296,20 @@ class Selecting:
         number = taps._calls[place.path] = taps._calls.get(place.path, 0) + 1
         h = next((t for t in given if t.is_floating_point()), None)
         ids = next((t for t in given if t.dtype in (torch.long, torch.int32)), None)
-        told = _of_indices(place.selects, ids) if place.selects.count else _of_values(place.selects, h, z)
+        implicit = isinstance(place.selects, Implicit)
+        by_index = _of_codes if implicit else _of_indices
+        told = by_index(place.selects, ids) if place.selects.count or implicit else _of_values(place.selects, h, z)
         if told is None:
-            taps.tell_unseen(place.path, "is declared to select, and returned nothing that shows what", place.path)
+            taps.tell_unseen(place.path, NO_INDICES if implicit else SHOWS_NOTHING, place.path)
             return
         scores, selection = told
         if tracker is None:
             entry = taps._looked_up(place.path, number, scores)
         else:
             with tracker.quiet():
-                if place.selects.count:
+                if isinstance(place.selects, Implicit):
+                    owners = _by_codebook(tracker, place, place.selects)
+                elif place.selects.count:
                     assert ids is not None
                     owners = _by_count(tracker, place, tracker.owners(ids), ids.ndim)
                 else:
@@ -321,6 +330,8 @@ class Selecting:
         taps = self._taps
         assert place.selects is not None
         name, layout, _ = taps._laid(place.path, scores, owners)
+        if isinstance(place.selects, Implicit):  # two rows of all points, and nothing is asked of them
+            layout = layout._replace(why=())
         entry = Entry(name, layout, tuple(scores.shape), taps.mark(scores), noun=place.selects.noun)
         taps.book.note(place.path, number, entry)
         return entry
@@ -332,6 +343,14 @@ def _by_count(tracker: Tracker, place: Place, asked: Owners, ndim: int) -> Owner
     start = tracker.families.claim(place.path, place.selects.count, key=place.path)
     names = torch.arange(start, start + place.selects.count, dtype=torch.int32)
     return Owners(asked.point.unsqueeze(-1), names.view([1] * ndim + [-1]))
+
+
+def _by_codebook(tracker: Tracker, place: Place, codes: Implicit) -> Owners:
+    """The owners of the two rows that `_of_codes` makes of a whole batch: codes, one codebook after the other."""
+    count = codes.count * codes.codebooks
+    start = tracker.families.claim(place.path, count, key=place.path)
+    names = torch.arange(start, start + count, dtype=torch.int32).unsqueeze(0)
+    return Owners(torch.full((1, 1), MANY, dtype=torch.int32), names)
 
 
 def _of_values(selects: Selects, h: Tensor | None, z: Tensor | None) -> tuple[Tensor, Selection] | None:
@@ -352,3 +371,16 @@ def _of_indices(selects: Selects, ids: Tensor | None) -> tuple[Tensor, Selection
         return None
     on = (ids.unsqueeze(-1) == torch.arange(selects.count, device=ids.device)) & (ids >= 0).unsqueeze(-1)
     return on.float() * 2 - 1, Selection(selects.noun, on, torch.zeros((), device=ids.device), scored=False)
+
+
+def _of_codes(codes: Selects, ids: Tensor | None) -> tuple[Tensor, Selection] | None:
+    """Which codes the indices name at all, and which at every place: two rows, for codes may be many thousands."""
+    if ids is None or not codes.count or not isinstance(codes, Implicit):
+        return None
+    rows = ids.reshape(-1, codes.codebooks).long()
+    places = (rows + torch.arange(codes.codebooks, device=ids.device) * codes.count).flatten()
+    known = ((rows >= 0) & (rows < codes.count)).flatten()
+    none = torch.zeros(codes.count * codes.codebooks, dtype=torch.long, device=ids.device)
+    times = none.index_add(0, places.where(known, 0), known.long())
+    on = torch.stack([times > 0, times == len(rows)])
+    return on.float() * 2 - 1, Selection(codes.noun, on, torch.zeros((), device=ids.device), scored=False)

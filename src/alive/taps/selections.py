@@ -40,6 +40,29 @@ class Selects:
         expect_one_of("noun", self.noun, NOUNS)
 
 
+@dataclass(frozen=True, slots=True)
+class Implicit(Selects):
+    """Codes that are no rows of a table, of which a known module returns indices: a column for each codebook."""
+
+    codebooks: int = 1
+
+
+# Quantisers whose codes are all that their rounding can make; by name, so that their package need not be there.
+IMPLICIT = {
+    "vector_quantize_pytorch.finite_scalar_quantization.FSQ",
+    "vector_quantize_pytorch.lookup_free_quantization.LFQ",
+}
+
+
+def implicit_codes(kind: type[nn.Module], module: nn.Module) -> Implicit | None:
+    """The codes of a known quantiser, or of a class derived from one; none are counted where another forward runs."""
+    known = next((base for base in kind.__mro__ if f"{base.__module__}.{base.__qualname__}" in IMPLICIT), None)
+    if known is None:
+        return None
+    count = getattr(module, "codebook_size", 0) if kind.forward is vars(known).get("forward") else 0
+    return Implicit(CODE, count, getattr(module, "num_codebooks", 1))
+
+
 class Selection(NamedTuple):
     """Of scores z: which are on, and what they had to reach (broadcastable to z); smaller is better where sign is −1.
 

@@ -122,7 +122,7 @@ class Taps:
         self._warned: set[str] = set()
         tell_hidden(root, self._asked_for)
         one_sided = {kind: known for added in (*DECLARED.values(), activations or {}) for kind, known in added.items()}
-        chosen = (selects or {}) if self._selecting is not None else {}
+        chosen = (selects or {}) if self._selecting is not None else None
         places = {m: Place.of(path, m, one_sided, outputs or {}, chosen) for path, m in named_modules(root)}
         told = {m for m, at in places.items() if at.activation or at.output or at.selects}
         hooked = {m: at for m, at in places.items() if m is root or m in told or type(m) not in PLAIN}
@@ -199,9 +199,9 @@ class Taps:
             self._deaf += 1
         elif place.selects is not None and self._selecting is not None:
             z = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
-            with self._unfollowed_here():
-                self._selecting.enter(z)
             self._deaf += 1
+            with self._unfollowed_here():
+                self._selecting.enter(None if place.selects.count else z)
 
     def _show(self, place: Place, module: nn.Module, z: Any) -> None:
         """Show the watcher what a module of a quick pass gets, if it is an activation; as `_see` does, where known."""
@@ -319,9 +319,9 @@ class Taps:
         if place.activation is not None:
             self._deaf -= 1
         elif place.selects is not None and self._selecting is not None:
-            self._deaf -= 1
             with self._unfollowed_here():
                 self._selecting.leave(place, output)
+            self._deaf -= 1  # what is computed here is not the model's
         if self._is_traced and (place.activation is not None or place.selects is not None):
             self.trace.made(output)
         if place.output is not None and self._tracker is not None:
