@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 OUTWARD = 1e-11  # of the size of what was added up; rounding in sums of n terms is below n 1e-16
 
@@ -59,6 +59,24 @@ class Group:
     shifts: Tensor | None  # [m]
     z: Range | None
 
+    def lines(self) -> Lines | None:
+        """The chord above, and below it r >= z or r >= 0, whichever is nearer."""
+        if self.z is None:
+            return None
+        lo, hi = self.z.lo[:, None], self.z.hi[:, None]
+        chord = hi / (hi - lo)
+        return Lines(chord, -chord * lo, (hi > -lo).double(), torch.zeros_like(lo))
+
+
+@dataclass(slots=True, eq=False)
+class Lines:
+    """What bounds variables r: below z <= r <= steep z + rise, and 0 <= more z; [m, forms] each, or [m, 1]."""
+
+    steep: Tensor
+    rise: Tensor
+    below: Tensor
+    more: Tensor
+
 
 class Variables:
     """All variables, with their ranges."""
@@ -96,32 +114,58 @@ class Variables:
         )
 
     def _above(self, factors: Tensor, constant: Tensor) -> Tensor:
-        """Upper bounds: bent units replaced by lines above or below them, the last first, then inputs by their ends."""
-        left, total, size = factors.clone(), constant.clone(), constant.abs()
-        if len(left) < len(self):
-            left = torch.cat([left, left.new_zeros(len(self) - len(left), left.shape[1])])
-        for group in reversed(self.groups):
-            own = left[group.start : group.stop]
+        """Upper bounds: every bent unit replaced by the nearest lines above and below it."""
+        return self.above(factors, constant, [group.lines() for group in self.groups])[0]
+
+    def above(
+        self, factors: Tensor, constant: Tensor, lines: list[Lines | None]
+    ) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Upper bounds: bent units replaced by lines above or below them, the last first, then inputs by their ends.
+
+        Also the factors that each group had when its turn came, and those of the inputs at the end.
+        """
+        left, spread, total, size = factors, factors.abs(), constant, constant.abs()
+        owns: list[Tensor] = []
+        for group, found in zip(reversed(self.groups), reversed(lines), strict=True):
+            missing = group.stop - len(left)
+            left, spread = _longer(left, missing), _longer(spread, missing)
+            own, wide = left[group.start :], spread[group.start :]
+            left, spread = left[: group.start], spread[: group.start]
+            owns.insert(0, own)
             up, down = own.clamp(min=0), own.clamp(max=0)
-            if group.rows is None or group.z is None or group.shifts is None:
+            if group.rows is None or found is None or group.shifts is None:
                 lo, hi = self.lo[group.start : group.stop], self.hi[group.start : group.stop]
                 total = total + hi @ up + lo @ down
-                size = size + hi.abs() @ up - lo.abs() @ down
-            else:
-                lo, hi = group.z.lo, group.z.hi
-                chord = (hi / (hi - lo))[:, None]  # r <= chord (z - lo)
-                below = (hi > -lo).double()[:, None]  # r >= z or r >= 0, whichever is nearer
-                onto = chord * up + below * down
-                moved = group.shifts @ onto - (chord[:, 0] * lo) @ up
-                total = total + moved
-                size = size + group.shifts.abs() @ onto.abs() + (chord[:, 0] * lo.abs()) @ up
-                width = group.rows.shape[1]
-                left[:width] += group.rows.T @ onto
-            left = left[: group.start]
-        up, down = left.clamp(min=0), left.clamp(max=0)
+                size = size + torch.maximum(lo.abs(), hi.abs()) @ wide
+                continue
+            later = group.start - group.rows.shape[1]
+            onto = found.steep * up + found.below * down + found.more
+            total = total + group.shifts @ onto + (found.rise * up).sum(0)
+            left = left + _longer(group.rows.T @ onto, later)
+            with torch.no_grad():  # what was added up in each number, whatever of it has cancelled
+                wide = torch.maximum(found.steep, found.below) * wide + found.more.abs()
+                size = size + group.shifts.abs() @ wide + (found.rise * up).sum(0)
+                spread = spread + _longer(group.rows.abs().T @ wide, later)
         lo, hi = self.lo[: self.inputs], self.hi[: self.inputs]
-        size = size + hi.abs() @ up - lo.abs() @ down
-        return total + hi @ up + lo @ down + OUTWARD * size
+        total = total + hi @ left.clamp(min=0) + lo @ left.clamp(max=0)
+        return total + OUTWARD * (size + torch.maximum(lo.abs(), hi.abs()) @ spread).detach(), owns, left
+
+    def reached(self, factors: Tensor, constant: Tensor, x: Tensor) -> Tensor:
+        """Numbers that forms [U, m] have at points [inputs, m] of the box, moved down; -inf behind a maximum."""
+        values, sizes = x, x.abs()
+        for group in self.groups:
+            if group.rows is None or group.shifts is None:
+                return torch.full_like(constant, -torch.inf)
+            width, shifts = group.rows.shape[1], group.shifts[:, None]
+            values = torch.cat([values, (group.rows @ values[:width] + shifts).clamp(min=0)])
+            sizes = torch.cat([sizes, group.rows.abs() @ sizes[:width] + shifts.abs()])
+        size = (factors.abs() * sizes).sum(0) + constant.abs()
+        return (factors * values).sum(0) + constant - OUTWARD * size
+
+
+def _longer(x: Tensor, more: int) -> Tensor:
+    """So many rows of zeros at its end."""
+    return nn.functional.pad(x, (0, 0, 0, more)) if more > 0 else x
 
 
 def _lowered(value: Tensor, size: Tensor, factors: Tensor) -> Tensor:

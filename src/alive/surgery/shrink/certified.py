@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from ...torch_private import tree_map
 from .bounds import OUTWARD, Form, Range, Variables, through, weighted
 from .boxes import Box
+from .branches import side
 from .graph import BENT, CATS, MEANS, NORM, ORDERS, SAME, SHAPES, SUMS, TOPS, Layout, Reading, cat_axis, name_of
 from .observed import Ends
 from .pieces import Pieces
@@ -22,7 +23,7 @@ from .record import Proofs
 MOST = 20_000_000  # numbers in the factors of one value; where there would be more, intervals are all there is
 RISING = ("sigmoid", "tanh", "elu", "celu", "selu", "softplus", "hardsigmoid", "exp")
 DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout")  # in eval mode nothing happens there
-METHODS = ("intervals", "substitution", "programs", "integers", "bent", "undecided")
+METHODS = ("intervals", "substitution", "branches", "programs", "integers", "bent", "undecided")
 
 
 @dataclass(slots=True, eq=False)
@@ -268,7 +269,7 @@ class Prover:
         ends = (-torch.inf, *pieces.knots, torch.inf)
         numbers = torch.arange(found.lo.numel()).reshape(found.lo.shape)
         own = numbers.reshape(*numbers.shape[: layout.axis], layout.channels, -1).movedim(layout.axis, 0)[channel]
-        how, until = "programs", monotonic() + seconds
+        how, until = "branches", monotonic() + seconds
         factors, constant = form.widened(len(self.variables)).flatten(1), form.constant.flatten()
         lo, hi = found.lo.flatten().clone(), found.hi.flatten().clone()
         for place in own.flatten().tolist():
@@ -276,7 +277,16 @@ class Prover:
                 here = float(hi[place] if sign > 0 else -lo[place])
                 if here <= sign * end:
                     continue
-                row, base = (sign * factors[:, place]).numpy(), sign * float(constant[place])
+                column = sign * factors[:, place]
+                half = (monotonic() + until) / 2  # of the time is for programs
+                proved = side(self.variables, column[:, None], sign * constant[place, None], sign * end, half)
+                if proved == "above":
+                    return "bent"
+                if proved == "below":
+                    (hi if sign > 0 else lo)[place] = end
+                    continue
+                how = "programs" if how == "branches" else how
+                row, base = column.numpy(), sign * float(constant[place])
                 by_hand = (solver.above, "programs"), (solver.above_by_integers, "integers")
                 for bound, name in by_hand:
                     here = min(here, base + bound(row, until - monotonic())) if monotonic() < until else here

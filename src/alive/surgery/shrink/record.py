@@ -91,8 +91,8 @@ class Difference:
 class Proofs:
     """How units were judged for all inputs of a box.
 
-    intervals, substitution, programs, integers   units judged by interval arithmetic, by linear bounds put into each
-                  other backwards, by linear programming and by integer programming
+    intervals, substitution, branches, programs, integers   units judged by interval arithmetic, by linear bounds put
+                  into each other backwards, by such bounds of parts of the box, by linear and by integer programming
     bent          units that were seen to bend
     undecided     units that no method decided in the time allowed: they stay
     """
@@ -100,6 +100,7 @@ class Proofs:
     box: str
     intervals: int = 0
     substitution: int = 0
+    branches: int = 0
     programs: int = 0
     integers: int = 0
     bent: int = 0
@@ -109,7 +110,7 @@ class Proofs:
     @property
     def decided(self) -> int:
         """Units that were proved to stay in one piece."""
-        return self.intervals + self.substitution + self.programs + self.integers
+        return self.intervals + self.substitution + self.branches + self.programs + self.integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,8 @@ class Report:
             p = self.proofs
             told.append(
                 f"proved to stay in one piece: {p.decided:,} units ({p.intervals:,} by intervals, {p.substitution:,} "
-                f"by substitution, {p.programs:,} by linear, {p.integers:,} by integer programming); seen to bend: "
+                f"by substitution, {p.branches:,} by branch and bound, so without a program, {p.programs:,} by linear, "
+                f"{p.integers:,} by integer programming); seen to bend: "
                 f"{p.bent:,}; undecided in the time allowed, so kept: {p.undecided:,}"
             )
         return (*told, *(f"left as it was: {note}" for note in self.notes))
