@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from time import monotonic
 
 import pytest
@@ -89,3 +90,19 @@ def test_a_wide_network_is_proved_without_a_program_and_the_proofs_hold():
     x = torch.rand(2000, 98, generator=chance).double()
     x = middle + 0.06 * (torch.cat([x, x.round()]) - 0.5)
     assert torch.allclose(net(x), done.model(x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_hold_where_large_numbers_cancel(seed):
+    """Units that are on in all of the box, so that fractions give the exact largest value."""
+    chance = torch.Generator().manual_seed(seed)
+    rows = torch.rand(60, 1, generator=chance).double() + 0.1
+    variables, hi = Variables(torch.tensor([0.1]).double(), torch.tensor([0.11]).double()), 0.12 * rows[:, 0]
+    none = torch.zeros(60).double()
+    variables.add(none, hi, rows, none, Range(-1e-30 * hi, hi))
+    each = 1e8 * torch.randn(60, generator=chance).double()
+    each[-1] -= each @ rows[:, 0] / rows[-1, 0]
+    found = variables.range(torch.cat([none[:1], each])[:, None], none[:1])
+    slope = sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(each, rows[:, 0], strict=True))
+    assert Fraction(float(found.hi[0])) >= max(slope * Fraction(float(x)) for x in (variables.lo[0], variables.hi[0]))
