@@ -162,7 +162,6 @@ def test_foreign_files(tmp_path: Path) -> None:
         "pickle": "damaged or no checkpoint",
         "text": "damaged or no checkpoint",
         "folder": "there is no checkpoint",
-        "none": "there is no checkpoint",
     }.items():
         with pytest.raises(AliveError, match=says):
             train(dense(), toy(), checkpoint=tmp_path / name, resume=True)

@@ -71,7 +71,8 @@ def main() -> None:
     try:
         _completing_here()
         left = app(prog_name="alive", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may be closed
+            sys.stdout.flush()
         if left == 130:  # what typer returns after Ctrl-C, without printing anything
             raise KeyboardInterrupt
     except AliveError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
+from functools import cache
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +50,7 @@ class Mode(TorchFunctionMode):
         taps = self.taps
         if taps._deaf or not (taps._running or taps._is_traced):
             return func(*args, **kwargs)
-        is_idle = _IDLE.get(func)
-        if is_idle is None:
-            is_idle = _IDLE[func] = _tells_nothing(func)
-        if not taps._running or (is_idle and taps._sizes is None):
+        if not taps._running or (taps._sizes is None and not torch.compiler.is_compiling() and _tells_nothing(func)):
             out = func(*args, **kwargs)
         else:
             out = self._called(func, args, kwargs)
@@ -127,9 +125,7 @@ class Mode(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-_IDLE: dict[Any, bool] = {}
-
-
+@cache
 def _tells_nothing(func: Any) -> bool:
     """Whether a function is neither an activation, nor a part of one, nor a choice."""
     tables: tuple[Container[Any], ...] = (READERS, MASKS, POINTWISE, CHOOSERS, READS)
