@@ -82,6 +82,8 @@ def torchrun(folder: Path, what: str) -> subprocess.CompletedProcess[str]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
     done = torchrun(folder, "train")
+    if "terminate called without an active exception" in done.stderr:  # torch's threads, at times, as a process ends
+        done = torchrun(folder, "train")
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
