@@ -22,10 +22,10 @@ help:
 	@echo "make matrix  other Pythons and torches, as far as they are here; each torch may bring gigabytes"
 	@echo "make bench   ten benchmarks, each beside its target"
 
-.venv/.installed: pyproject.toml constraints.txt
+.venv/.installed: pyproject.toml papers/pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "alive needs Python 3.11 or newer; none was found"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" -e "papers[data,ray]"
 	touch $@
 
 setup: .venv/.installed
@@ -48,9 +48,9 @@ data: setup
 	else $(BIN)/alive data get fashion-mnist; fi
 
 lab:
-	mkdir -p build/lab && cp src/alive/lab/source/package*.json build/lab/
+	mkdir -p build/lab && cp papers/src/alive_papers/lab/source/package*.json build/lab/
 	npm ci --prefix build/lab --no-audit --no-fund
-	node src/alive/lab/source/build.mjs --modules build/lab/node_modules
+	node papers/src/alive_papers/lab/source/build.mjs --modules build/lab/node_modules
 
 test: setup
 	$(RUN) $(BIN)/pytest

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alive.data import moons
-from alive.experiments.measure import TRAINS
-from alive.train.fleet import Member
-from alive.train.fleet.engine import COLUMNS, EPOCH, FRESH, ROWS, STEP, run
-from alive.train.fleet.start import arenas_of, course_of, order_of, plan_of
-from alive.train.fleet.update import BETA1, BETA2, connect
+from alive_papers.experiments.measure import TRAINS
+from alive_papers.fleet import Member
+from alive_papers.fleet.engine import COLUMNS, EPOCH, FRESH, ROWS, STEP, run
+from alive_papers.fleet.start import arenas_of, course_of, order_of, plan_of
+from alive_papers.fleet.update import BETA1, BETA2, connect
 
 DATA = moons()
 RATE, EPOCHS, FIRST = 0.01, 5000, 500

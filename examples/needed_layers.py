@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from alive.experiments import Cell, Row
-from alive.experiments.ours.depth_images import DATA, POINTS, TEST_POINTS, member
-from alive.experiments.ours.layer_work import layer_work
-from alive.run import Store, run
-from alive.run.progress import Bar
+from alive_papers.experiments import Cell, Row
+from alive_papers.experiments.ours.depth_images import DATA, POINTS, TEST_POINTS, member
+from alive_papers.experiments.ours.layer_work import layer_work
+from alive_papers.run import Store, run
+from alive_papers.run.progress import Bar
 
 
 def wanted(layers: int, seed: int) -> Cell:

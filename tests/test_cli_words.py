@@ -30,10 +30,11 @@ def test_every_command_knows_h(alive, command):
 
 @pytest.mark.contract
 def test_values_are_those_of_the_registries():
-    from alive import benchmarks, clinic, data, experiments, functional, nn, race, study
-    from alive.data.catalogue import CATALOGUE
+    from alive import data, functional, nn, race
     from alive.penalties.schedule import SHAPES
     from alive.train import LOSSES, OPTIMISERS
+    from alive_papers import benchmarks, clinic, experiments, study
+    from alive_papers.sets.catalogue import CATALOGUE
 
     assert sorted(values.DATA) == sorted(data.sets.DATA)
     assert sorted(values.IMAGES) == sorted(CATALOGUE)

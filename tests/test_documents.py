@@ -35,10 +35,10 @@ from documents import (
 )
 
 import alive
-from alive.experiments import EXPERIMENTS
-from alive.experiments.papers import PAPERS
-from alive.run import Store, run
-from alive.train.fleet import train_fleet
+from alive_papers.experiments import EXPERIMENTS
+from alive_papers.experiments.papers import PAPERS
+from alive_papers.fleet import train_fleet
+from alive_papers.run import Store, run
 
 READERS = {"toml": tomllib.loads, "json": json.loads, "yaml": yaml.safe_load, "xml": ElementTree.fromstring}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from alive.run import Store
+from alive_papers.run import Store
 
 DRIVER = """
 import atexit, os, signal, sys, threading
@@ -58,7 +58,7 @@ def environment():
         ("torch", 1, ["reproduce", "001-T1"]),
         ("torch", 30, ["census", "5x4"]),
         ("torch", 2, ["demo"]),
-        ("alive.train.fleet.engine", 2, ["reproduce", "001-T1"]),
+        ("alive_papers.fleet.engine", 2, ["reproduce", "001-T1"]),
         ("sklearn.datasets", 2, ["reproduce", "001-T1", "--threads", "1"]),
     ],
 )

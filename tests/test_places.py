@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import alive
-from alive.experiments import EXPERIMENTS, Row
-from alive.run import Run, Store
-from alive.train.fleet import EpochHealth
+from alive_papers.experiments import EXPERIMENTS, Row
+from alive_papers.fleet import EpochHealth
+from alive_papers.run import Run, Store
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 POWERS = "-dac_override,-dac_read_search,-fowner"
@@ -55,7 +55,7 @@ def test_the_place_is_as_hostile_as_it_is_said_to_be(place, tmp_path):
 def test_the_fleet_is_imported_and_its_kernels_compile(place, tmp_path):
     code = (
         "import numpy as np\n"
-        "import alive.train.fleet\n"
+        "import alive_papers.fleet\n"
         "from alive.functional.kernel import find_ends, has\n"
         "from alive.functional.keeping import compiled\n"
         "z = np.arange(6.0).reshape(1, 2, 3)\n"

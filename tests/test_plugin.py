@@ -56,7 +56,7 @@ def test_the_page_of_all_claims_has_those_of_a_plug_in(plug_in, tmp_path):
 def test_a_plugged_in_activation_is_counted(plug_in, tmp_path):
     code = (
         "import torch, alive\n"
-        "from alive.nn.zoo import make\n"
+        "from alive_papers.networks.zoo import make\n"
         "model = make('shifted', (2,), 1, depth=2, width=3, generator=None, init='halved')\n"
         "torch.nn.init.constant_(model[1].bias, -9.0)\n"
         "found = alive.census(model, torch.rand(8, 2))\n"

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 from documents import DOCS, PAGES
 
-from alive.lab.browser import CHROMIUM, Browser
+from alive_papers.lab.browser import CHROMIUM, Browser
 
 ROOT = DOCS.parent
 ROOMS = sorted(path.stem for path in (DOCS / "api").glob("*.md") if path.stem != "index")

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from documents import Block, blocks_in
 
-from alive.benchmarks import penalty
-from alive.experiments import EXPERIMENTS
+from alive_papers.benchmarks import penalty
+from alive_papers.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 ALIVE = Path(sys.executable).with_name("alive")

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["alive.run", "alive.train", "torch.distributed"])
+FORKS.set_forkserver_preload(["alive_papers.run", "alive.train", "torch.distributed"])
 
 
 class Warm:

@@ -15,7 +15,7 @@ HOMES = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }  # what lies beside docs/, and the page that shows it
-LAB = re.compile(r"\[([^\]]*)\]\((?:\.\./)+src/alive/lab/page\.html([^)]*)\)")
+LAB = re.compile(r"\[([^\]]*)\]\((?:\.\./)+papers/src/alive_papers/lab/page\.html([^)]*)\)")
 ONLY_HERE = re.compile(r"<!-- site: (.*?) -->", re.S)
 
 

@@ -11,12 +11,12 @@ import torch
 from torch import Generator, Tensor, nn
 
 from alive.data import Data, tensors
-from alive.experiments import Cell, Claim, Experiment, Measured, Row
 from alive.functional import Activation
 from alive.nn import initialise_
 from alive.penalties import Jumpstart, Schedule
 from alive.train import Settings
-from alive.train.net import Net
+from alive_papers.experiments import Cell, Claim, Experiment, Measured, Row
+from alive_papers.net import Net
 
 
 # An activation: a module class, and below which pre-activation it passes nothing.

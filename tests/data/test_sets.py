@@ -7,10 +7,10 @@ from sklearn.datasets import load_digits, make_moons
 from sklearn.model_selection import train_test_split
 
 from alive.data import DATA, digits, load, moons
-from alive.data.catalogue import CATALOGUE
-from alive.data.download.places import NotThere
-from alive.data.image_sets import IMAGE_SETS
 from alive.errors import AliveError
+from alive_papers.sets.catalogue import CATALOGUE
+from alive_papers.sets.download.places import NotThere
+from alive_papers.sets.image_sets import IMAGE_SETS
 
 
 @pytest.mark.twin

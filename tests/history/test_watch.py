@@ -19,7 +19,7 @@ from alive import AliveError
 from alive.history import History
 from alive.history.board import picture, to_tensorboard
 from alive.history.page import page
-from alive.lab.browser import CHROMIUM, Browser
+from alive_papers.lab.browser import CHROMIUM, Browser
 
 X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
 Y = X.sum(1, keepdim=True)

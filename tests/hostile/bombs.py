@@ -17,7 +17,7 @@ import torch
 from samples import CONFIG, FILE, HERE, Sample
 from torch import nn
 
-from alive.data.catalogue import MNIST
+from alive_papers.sets.catalogue import MNIST
 
 ZEROS = 12 * 10**7  # bytes that are packed into little
 MANY = 10**9

@@ -20,11 +20,11 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from alive.clinic import Trial
 from alive.errors import AliveError
 from alive.history import watch
 from alive.nn import Rectangular
 from alive.race.laps import Lap, Mark
+from alive_papers.clinic import Trial
 
 FILE, HERE = "FILE", "HERE"
 
@@ -184,7 +184,7 @@ def _records(folder: Path, x: torch.Tensor) -> dict[str, Sample]:
     trials = [Trial("zeros", "as it is", seed, 0.5, "a note") for seed in range(4)]
     marks = (Mark(0, None, 0.5, 0.1, 0.2), Mark(9, 0.3, 0.7, 0.1, 0.2))
     laps = [Lap("race", "as it is", seed, 9, marks, {"verdict": "well"}) for seed in range(4)]
-    from alive.run.store import Run, Store
+    from alive_papers.run.store import Run, Store
 
     with Store(folder / "store.sqlite") as store:
         store.ask(Run("001-Fig1", "quick", "dense", 1))

@@ -23,8 +23,8 @@ import torch
 
 from alive.history import History
 from alive.race.laps import Laps
-from alive.run import Store
 from alive.train import checkpoint
+from alive_papers.run import Store
 
 pytestmark = pytest.mark.hostile
 PATIENCE = 300.0  # seconds for a process to begin, or to end

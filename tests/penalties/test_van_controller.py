@@ -13,11 +13,11 @@ from torch import nn
 
 from alive.data import moons
 from alive.errors import AliveError
-from alive.nn.skips import COMPARED
 from alive.nn.van import Gate, VANBlock
 from alive.penalties.schedule import Schedule
 from alive.penalties.van import FIGURE2_STEPS, TRACE, VANController, phase_out_time, step_size
 from alive.train import Settings, train
+from alive_papers.networks.skips import COMPARED
 
 
 class Bare(nn.Module):

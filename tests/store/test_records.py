@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from alive.clinic import Trial, Trials
 from alive.errors import AliveError
-from alive.experiments import Cell
 from alive.race.laps import Lap, Laps, Mark
-from alive.run import Run, Store
-from alive.train.fleet import Member
+from alive_papers.clinic import Trial, Trials
+from alive_papers.experiments import Cell
+from alive_papers.fleet import Member
+from alive_papers.run import Run, Store
 
 ODD = ["a\u2028b", "c\u0085d", "\ud800", "e\nf", "\x1b[31m", "\x00", "ü" * 300, ""]
 

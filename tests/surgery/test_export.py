@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from alive.data import digits
 from alive.errors import AliveError
-from alive.nn.skips import COMPARED
 from alive.penalties.van import VANController
 from alive.surgery.export import to_exported, to_onnx
 from alive.surgery.fold import Folded, fold
 from alive.surgery.phase_out import phase_out
+from alive_papers.networks.skips import COMPARED
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -10,8 +10,9 @@ from farkas_models import HandMade
 from torch import nn
 
 from alive.errors import AliveError
-from alive.nn.farkas import FarkasLinear, FarkasNet
+from alive.nn.farkas import FarkasLinear
 from alive.surgery.farkas import to_farkas, to_plain
+from alive_papers.networks import FarkasNet
 
 
 @pytest.mark.parametrize("aggregation", ["mean", "learned"])

@@ -7,14 +7,14 @@ import torch
 from residual_models import Net, Written, by_value, gates, lived, opened
 from torch import Tensor, nn
 
-from alive.benchmarks.folding import peak_bytes
 from alive.errors import AliveError
 from alive.nn.dirac import DiracConv2d, DiracLinear
-from alive.nn.skips import COMPARED
 from alive.nn.van import Gate, VANBlock
 from alive.penalties import Jumpstart
 from alive.surgery.fold import Nothing, fold
 from alive.surgery.phase_out import phase_out
+from alive_papers.benchmarks.folding import peak_bytes
+from alive_papers.networks.skips import COMPARED
 
 
 def count(model: nn.Module) -> int:

@@ -11,9 +11,9 @@ from residual_models import Basic, Net, gates
 from torch import nn
 from torch.nn import functional as F
 
-from alive.nn.skips import COMPARED
 from alive.penalties.van import VANController
 from alive.surgery.phase_out import phase_out
+from alive_papers.networks.skips import COMPARED
 
 
 def test_a_resnet_with_in_place_relu_and_projections_is_gated_to_the_bit():

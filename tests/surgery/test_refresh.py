@@ -8,9 +8,9 @@ from residual_models import Net, lived, opened
 from torch import Tensor, nn
 
 from alive.errors import AliveError
-from alive.nn.skips import COMPARED
 from alive.surgery.fold import fold, refresh_batch_norm_
 from alive.surgery.phase_out import phase_out
+from alive_papers.networks.skips import COMPARED
 
 
 @pytest.mark.twin

@@ -12,9 +12,10 @@ from torch import nn
 from alive import census
 from alive.errors import AliveError
 from alive.functional.farkas import BIAS_MODES
-from alive.nn import AnnealedDropout, Rectangular, RectangularConv, ResNet
-from alive.nn.farkas import Farkas, FarkasConv2d, FarkasLinear, FarkasNet, guarantees
+from alive.nn import AnnealedDropout, Rectangular, RectangularConv
+from alive.nn.farkas import Farkas, FarkasConv2d, FarkasLinear, guarantees
 from alive.surgery.farkas import to_farkas, to_plain
+from alive_papers.networks import FarkasNet, ResNet
 
 
 @pytest.mark.parametrize("mode", BIAS_MODES)

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from alive.errors import AliveError
-from alive.nn import FixupNet
 from alive.train import OPTIMISERS, Settings
 from alive.train.settings import groups
+from alive_papers.networks import FixupNet
 
 
 def made(settings: Settings, model: nn.Module | None = None) -> torch.optim.Optimizer:

@@ -15,10 +15,10 @@ from alive.errors import AliveError
 from alive.nn import Rectangular
 from alive.penalties import Jumpstart
 from alive.train import CsvLogger, Epoch, Settings, TensorBoardLogger, first, progress_bar, task_of, train
-from alive.train.fleet import Member, train_fleet
 from alive.train.losses import LOSSES, binary_cross_entropy, cross_entropy, loss_of, squared_error, tensor_of, unclear
 from alive.train.ranks import Ranks
 from alive.train.scores import Fit
+from alive_papers.fleet import Member, train_fleet
 
 SETTINGS = Settings(epochs=3, batch_size=8, lr=0.02, optimiser="sgd")
 

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from difflib import get_close_matches
 from io import TextIOWrapper
@@ -20,16 +21,12 @@ from ..errors import AliveError
 from ..files import FULL
 from ..gate import short_of_memory
 from ..interrupts import code, word
+from ..registry import Registry
 from .census import census
-from .clinic import clinic
 from .cure import cure
-from .data import commands as data_commands
-from .export import export
-from .lab import lab
 from .preflight import preflight
 from .rules import rules, schema
 from .shrink import shrink
-from .studies import bench, demo, report, reproduce
 from .train import train
 from .watch import watch
 from .words import fail
@@ -41,25 +38,35 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     help="Find, cure and prove away dead and linear units and dead points of PyTorch networks.",
 )
-for command in (
-    demo,
-    lab,
-    census,
-    preflight,
-    cure,
-    train,
-    watch,
-    shrink,
-    rules,
-    schema,
-    clinic,
-    bench,
-    reproduce,
-    report,
-    export,
-):
-    app.command()(command)
-app.add_typer(data_commands, name="data")
+OWN = {each.__name__: each for each in (census, preflight, cure, train, watch, shrink, rules, schema)}
+COMMANDS: Registry[Callable[..., Any] | typer.Typer] = Registry("alive.commands", "command", OWN)
+LABORATORY = ("bench", "clinic", "data", "demo", "export", "lab", "report", "reproduce")
+
+
+def _refused(error: AliveError) -> Callable[[], None]:
+    """In the place of a command that cannot be loaded."""
+
+    def refused() -> None:
+        raise error
+
+    refused.__doc__ = f"It cannot be loaded: {error.cause}."
+    return refused
+
+
+def _add(name: str) -> None:
+    """Add a command, or a group of them; what cannot be loaded says why when it is called."""
+    try:
+        command = COMMANDS[name]
+    except AliveError as error:
+        command = _refused(error)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
+
+
+for name in COMMANDS:
+    _add(name)
 
 
 def main() -> None:
@@ -161,6 +168,8 @@ def _nearest(error: Any) -> str:
         close = get_close_matches(error.option_name, options, n=1, cutoff=0.6)
         return f"No such option: {error.option_name}{f'. Did you mean {close[0]}?' if close else ''}"
     word = next(iter(sys.argv[1:]), "")
+    if error.ctx.parent is None and word in LABORATORY:
+        return f"{word} is a command of alive-papers, which is not installed; pip install ./papers in a clone of alive"
     if error.ctx.parent is None and re.search(r":|\.py$|^\d+x\d+$", word):
         return f"{word!r} is not a command. Did you mean alive census {word}?"
     return ""

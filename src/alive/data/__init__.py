@@ -1,8 +1,7 @@
-"""Training and test points as tensors in memory: sets that come with the package, image sets, and your own files."""
+"""Training and test points as tensors in memory: sets that come with the package, and your own files."""
 
 from .augment import Augment
 from .files import from_file
-from .image_sets import cifar10, cifar100, fashion_mnist, mnist
 from .record import Data, images, tensors
 from .sets import DATA, digits, friedman, load, moons
 
@@ -10,15 +9,11 @@ __all__ = [
     "DATA",
     "Augment",
     "Data",
-    "cifar10",
-    "cifar100",
     "digits",
-    "fashion_mnist",
     "friedman",
     "from_file",
     "images",
     "load",
-    "mnist",
     "moons",
     "tensors",
 ]

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from ..errors import AliveError, near
 from ..registry import Registry
-from .catalogue import CATALOGUE
 from .files import READERS, from_file
-from .image_sets import IMAGE_SETS
 from .record import Data, tensors
 
 
@@ -68,29 +66,8 @@ DATA: Registry[Callable[[], Data]] = Registry(
         "moons": moons,
         "digits": digits,
         "friedman": friedman,
-        **IMAGE_SETS,
     },
     fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which loads no data",
-)
-
-
-class Sizes(dict[str, tuple[int, tuple[int, ...], int]]):
-    """Of each data set its training points, the shape of one, and outputs; what is not written here is loaded."""
-
-    def __missing__(self, name: str) -> tuple[int, tuple[int, ...], int]:
-        data = load(name)
-        self[name] = len(data.train_y), tuple(data.train_x.shape[1:]), data.outputs
-        return self[name]
-
-
-SIZES = Sizes(
-    {
-        "moons": (85, (2,), 1),
-        "digits": (1437, (1, 8, 8), 10),
-        "friedman": (750, (10,), 1),
-        "mnist-14": (60_000, (1, 14, 14), 10),
-        **{name: (each.train[0].rows, each.shape, each.classes) for name, each in CATALOGUE.items()},
-    }
 )
 
 

@@ -17,8 +17,7 @@ from torch import nn
 from ..diagnosis import census
 from ..errors import AliveError, expect
 from ..feed.threads import few_threads
-from ..processes import LOOK
-from ..run.machine import cores
+from ..processes import LOOK, cores
 from ..train.bars import bars
 from ..train.losses import Loss
 from . import crew

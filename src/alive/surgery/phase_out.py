@@ -83,10 +83,15 @@ def phase_out(
     and a forward that adds but cannot be followed, are refused unless declared. A module with a sum in its own forward
     becomes an fx.GraphModule: of its other methods, attributes and hooks nothing is left.
 
-    >>> from alive.nn.skips import COMPARED
-    >>> resnet = COMPARED["resnet"].conv(1, 10, n=1, base=4)
-    >>> [path for path, m in phase_out(resnet).named_modules() if isinstance(m, Gate)]
-    ['blocks.0.gate', 'blocks.1.gate', 'blocks.2.gate', 'blocks.3.gate']
+    >>> class Block(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.branch = nn.Linear(4, 4)
+    ...     def forward(self, x):
+    ...         return x + self.branch(x).relu()
+    >>> model = nn.Sequential(Block(), Block())
+    >>> [path for path, m in phase_out(model).named_modules() if isinstance(m, Gate)]
+    ['0.gate', '1.gate']
     """
     expect(
         [

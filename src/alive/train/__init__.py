@@ -3,7 +3,6 @@
 from .log import CsvLogger, Logger, TensorBoardLogger, progress_bar
 from .loop import Keeper, Mover, train
 from .losses import LOSSES
-from .net import Net, train_net
 from .points import Points, first
 from .ranks import Ranks, joined
 from .result import Best, Epoch, Result
@@ -21,7 +20,6 @@ __all__ = [
     "Logger",
     "LrSchedule",
     "Mover",
-    "Net",
     "Points",
     "Ranks",
     "Result",
@@ -36,5 +34,4 @@ __all__ = [
     "task_loss",
     "task_of",
     "train",
-    "train_net",
 ]

@@ -1,0 +1,113 @@
+"""What all tests share: one thread a process, and a fixed start for torch's generator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+from warm import Warm
+
+from alive import cli
+from alive_papers.sets.download.places import NotThere
+
+PLUGIN = Path(__file__).parent / "examples" / "alive-plugin"
+
+torch.set_num_threads(1)
+# A run that fails, fails again, and no law has a deadline; --hypothesis-profile default looks for new examples.
+settings.load_profile("ci")
+
+
+@pytest.hookimpl(trylast=True)  # when those left out are gone
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The fleet where the second of two processes begins: one compiles the fleet, meanwhile the other the sweeps."""
+    fleet = [item for item in items if "fleet" in item.path.parts and "tests" in item.path.parts]
+    if len(fleet) < len(items) // 4:
+        others = [item for item in items if item not in set(fleet)]
+        half = len(items) // 2
+        items[:] = others[:half] + fleet + others[half:]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """A test that asks for a data set whose files are not on this machine is skipped, in alive's own words."""
+    try:
+        return (yield)
+    except NotThere as absent:
+        pytest.skip(str(absent))
+
+
+pytest_runtest_setup = pytest_runtest_call  # and one whose fixture asks
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture
+def alive(monkeypatch, capsys, tmp_path):
+    """Run the command line in an empty folder: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["alive", *map(str, args)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, *capsys.readouterr()
+
+    yield run
+    for name, module in list(sys.modules.items()):  # of the folder, which the next test does not have
+        if str(getattr(module, "__file__", None) or "").startswith(f"{tmp_path}{os.sep}"):
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def plug_in(tmp_path_factory):
+    """A folder to which pip has installed the plug-in of examples/."""
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    copy = folder / "source"
+    copy.mkdir()
+    for file in PLUGIN.iterdir():
+        if file.is_file():
+            (copy / file.name).write_bytes(file.read_bytes())
+    target = folder / "packages"
+    done = subprocess.run([*pip, "--target", target, copy], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.fixture(scope="session")
+def two_ranks(tmp_path_factory):
+    """Run a script as two real processes, told their rank and a folder; returns the JSON each left there.
+
+    What they left is what counts, not their exit codes: now and then gloo's threads abort a process that has
+    already done everything and is on its way out ("terminate called without an active exception").
+    """
+
+    def run(script):
+        folder = tmp_path_factory.mktemp("ranks")
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        started = [Warm(script, rank, folder, environment=environment) for rank in range(2)]
+        try:
+            said = [process.communicate(timeout=120)[1] for process in started]
+        finally:
+            for process in started:
+                process.close()
+        left = [folder / f"{rank}.json" for rank in range(2)]
+        assert all(file.exists() for file in left), "\n".join(said)
+        return [json.loads(file.read_text()) for file in left]
+
+    return run

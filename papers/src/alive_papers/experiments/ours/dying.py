@@ -1,0 +1,285 @@
+"""Where units die today: latents of sparse autoencoders, units of learners that go on learning, codes of codebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...studies import Run
+from ...studies.codebook import METHODS as AGAINST_DEAD_CODES
+from ...studies.continual import METHODS as TO_GO_ON
+from ...studies.record import Options
+from ...studies.sae import METHODS as AGAINST_DEAD_LATENTS
+from ..cell import Cell, Row
+from ..measure import mean
+from ..spec import Claim, Experiment, Figure, Measure, Measured
+
+# Of 1e-4, 1e-3, 1e-2 and 0.1 the one that left least unexplained on seed 3, of top-k at γ = 3 and 800 steps.
+WEIGHTS = {"pre-activation": 1e-4, "Sep-U": 1e-2, "Sep-U, centring": 1e-2}
+CODES = 256
+
+
+def _settings(paper: bool) -> list[tuple[str, Options]]:
+    """What autoencoders learn: a kind of choice, and how far the mean lies from zero in spreads."""
+    gammas = {"topk": (0.0, 1.0, 3.0, 10.0), "batchtopk": (3.0,), "relu": (3.0,)}
+    if paper:
+        gammas = dict.fromkeys(gammas, (0.0, 1.0, 3.0, 10.0))
+    made = [
+        (f"{kind}, γ {gamma:g}", (("kind", kind), ("gamma", gamma))) for kind, own in gammas.items() for gamma in own
+    ]
+    return [*made, *((f"{kind}, network", (("kind", kind),)) for kind in (gammas if paper else ("topk",)))]
+
+
+def _autoencoders(scale: str, architecture: str, seed: int) -> list[Cell]:
+    paper = scale == "paper"
+    size = {"steps": 4000 if paper else 500, "width": 512 if paper else 128}
+    return [
+        Cell(Run("sae", setting, method, seed, lr=5e-3, options=(*options, *_weight(method)), **size), data="digits")
+        for setting, options in _settings(paper)
+        for method in AGAINST_DEAD_LATENTS
+    ]
+
+
+def _weight(method: str) -> Options:
+    return (("weight", WEIGHTS[method]),) if method in WEIGHTS else ()
+
+
+def _learners(scale: str, architecture: str, seed: int) -> list[Cell]:
+    tasks, each, width, points = (200, 1000, 256, None) if scale == "paper" else (30, 60, 64, 6000)
+    own: dict[str, Options] = {
+        "L2": (("decay", 1.0),),
+        "continual backprop": (("rate", 1e-3),),
+        "Jumpstart": (("weight", 0.1),),
+    }
+    return [
+        Cell(
+            Run(
+                "continual",
+                f"{tasks} tasks",
+                method,
+                seed,
+                steps=tasks * each,
+                width=width,
+                lr=3e-3,
+                options=(("tasks", tasks), *own.get(method, ())),
+            ),
+            data="mnist",
+            points=points,
+            trace=tasks,
+        )
+        for method in TO_GO_ON
+    ]
+
+
+def _followers(scale: str, architecture: str, seed: int) -> list[Cell]:
+    tasks, each = (500, 1000) if scale == "paper" else (60, 100)
+    own: dict[str, Options] = {  # chosen on seed 3: of 0.01, 0.1, 1 and of 0.01, 0.1
+        "L2": (("decay", 0.01),),
+        "continual backprop": (("rate", 1e-3),),
+        "Jumpstart": (("weight", 0.1),),
+    }
+    return [
+        Cell(
+            Run(
+                "drift",
+                f"{tasks} flips",
+                method,
+                seed,
+                steps=tasks * each,
+                width=16,
+                lr=1e-2,
+                options=(("tasks", tasks), *own.get(method, ())),
+            ),
+            trace=tasks,
+        )
+        for method in TO_GO_ON
+    ]
+
+
+def _quantisers(scale: str, architecture: str, seed: int) -> list[Cell]:
+    steps, points = (10_000, None) if scale == "paper" else (400, 2000)
+    return [
+        Cell(
+            Run(
+                "codebook",
+                "7x7 patches",
+                method,
+                seed,
+                steps=steps,
+                width=CODES,
+                lr=2e-3,
+                options=(("weight", 0.3),) if method == "Sep-U" else (),
+            ),
+            data="mnist",
+            points=points,
+            test_points=None if points is None else 1000,
+        )
+        for method in AGAINST_DEAD_CODES
+    ]
+
+
+def end(row: Row, column: str) -> float:
+    """The last number of a column of a run."""
+    return row.trace[column][-1]
+
+
+def setting(row: Row) -> str:
+    """What a run learns."""
+    return str(row.member.settings["setting"])
+
+
+def measured(column: str, method: str, where: str) -> Measure:
+    """A number at the end of the runs of one method in one setting, mean over seeds."""
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        return mean([end(row, column) for row in rows if row.cell.label == method and setting(row) == where])
+
+    return measure
+
+
+def lead(column: str, ours: str, theirs: str, where: str) -> Measure:
+    """How much less of something one method has than another, seed by seed."""
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        found: dict[str, dict[int, float]] = {ours: {}, theirs: {}}
+        for row in rows:
+            if row.cell.label in found and setting(row) == where:
+                found[row.cell.label][row.member.seed] = end(row, column)
+        shared = sorted(found[ours].keys() & found[theirs].keys())
+        return mean([found[theirs][seed] - found[ours][seed] for seed in shared])
+
+    return measure
+
+
+def score(method: str) -> Measure:
+    """The score of a method, mean over seeds."""
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        return mean([row.best_test or 0.0 for row in rows if row.cell.label == method])
+
+    return measure
+
+
+def score_lead(ours: str, theirs: str) -> Measure:
+    """How much higher the score of one method is than that of another, seed by seed."""
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        by = {(row.cell.label, row.member.seed): row.best_test or 0.0 for row in rows}
+        shared = [seed for label, seed in by if label == ours and (theirs, seed) in by]
+        return mean([by[ours, seed] - by[theirs, seed] for seed in shared])
+
+    return measure
+
+
+SAE = Experiment(
+    name="sae",
+    title="Latents of sparse autoencoders that nothing chooses, and seven ways against it",
+    paper="ours",
+    grid=_autoencoders,
+    claims=(
+        Claim(
+            "none-dead",
+            "Off centre (γ = 3), top-k, nothing done: more than a third of the latents is dead",
+            measured("dead", "none", "topk, γ 3"),
+            (1 / 3, 1),
+        ),
+        Claim(
+            "sep-dead",
+            "With Sep-U on the margin to being chosen fewer than a twentieth is",
+            measured("dead", "Sep-U", "topk, γ 3"),
+            (0, 0.05),
+        ),
+        Claim(
+            "sep-unexplained",
+            "and less of the variance stays unexplained than with nothing done: by how much",
+            lead("unexplained", "Sep-U", "none", "topk, γ 3"),
+            (0, 1),
+        ),
+        Claim(
+            "sep-auxk",
+            "and less than with AuxK: by how much",
+            lead("unexplained", "Sep-U", "AuxK", "topk, γ 3"),
+            (0, 1),
+        ),
+        Claim(
+            "sep-centring",
+            "and less than with mean-centring: by how much",
+            lead("unexplained", "Sep-U", "centring", "topk, γ 3"),
+            (0, 1),
+        ),
+        Claim(
+            "both-centring",
+            "Sep-U with centring leaves less unexplained than centring alone, by a hundredth at least: by how much",
+            lead("unexplained", "Sep-U, centring", "centring", "topk, γ 3"),
+            (0.01, 1),
+        ),
+    ),
+    figures=(Figure("measures", "measures", "Every way in every setting: mean and spread over seeds"),),
+)
+
+
+def _going_on(what: str) -> tuple[Claim, ...]:
+    """How much every way learns in the last fifth of the tasks."""
+    return (
+        Claim("plain", f"Plain: {what} over the last fifth of the tasks", score("plain"), (0, 1)),
+        *(
+            Claim(
+                f"{method}-lead",
+                f"{method} learns more than plain there, by a hundredth at least: by how much",
+                score_lead(method, "plain"),
+                (0.01, 1),
+            )
+            for method in TO_GO_ON
+            if method != "plain"
+        ),
+        Claim(
+            "jumpstart-cbp",
+            "Jumpstart learns more than continual backprop: by how much",
+            score_lead("Jumpstart", "continual backprop"),
+            (0, 1),
+        ),
+    )
+
+
+COURSES = (Figure("courses", "courses", "Over the tasks: mean over seeds, and their spread"),)
+
+CONTINUAL = Experiment(
+    name="continual",
+    title="Online Permuted MNIST: accuracy, dead and dormant units over tasks",
+    paper="ours",
+    grid=_learners,
+    claims=_going_on("accuracy"),
+    figures=COURSES,
+)
+
+DRIFT = Experiment(
+    name="drift",
+    title="Slowly changing regression: variance explained, dead and dormant units over tasks",
+    paper="ours",
+    grid=_followers,
+    claims=_going_on("variance explained"),
+    figures=COURSES,
+)
+
+CODEBOOK = Experiment(
+    name="codebook",
+    title="Codes of a vector quantiser that nothing chooses, and what helps",
+    paper="ours",
+    grid=_quantisers,
+    claims=(
+        Claim("none-dead", "Nothing done: share of dead codes", measured("dead", "none", "7x7 patches"), (0.1, 1)),
+        Claim("sep-dead", "With Sep-U fewer than a tenth is dead", measured("dead", "Sep-U", "7x7 patches"), (0, 0.1)),
+        Claim(
+            "revive-dead",
+            "With codes seeded anew fewer than a tenth is dead",
+            measured("dead", "revive", "7x7 patches"),
+            (0, 0.1),
+        ),
+        Claim(
+            "revive-ema",
+            "Codes seeded anew leave less unexplained than running means with a reset: by how much",
+            lead("unexplained", "revive", "EMA, reset", "7x7 patches"),
+            (0, 1),
+        ),
+    ),
+    figures=(Figure("measures", "measures", "Every way: mean and spread over seeds"),),
+)

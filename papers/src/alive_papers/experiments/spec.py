@@ -1,0 +1,128 @@
+"""Experiments as data: a grid of cells, the claims made of it, the figures drawn of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from alive.errors import AliveError, expect, expect_one_of
+
+from .cell import Cell, Row
+
+SCALES = ("quick", "middle", "paper")  # middle: the papers' grids, on fewer points and epochs
+REPRODUCED, DIFFERS, PARTIAL, NOT_RUN = "reproduced", "differs", "partial", "not run"
+FIGURE_KINDS = (
+    "heat",
+    "activations",
+    "decisions",
+    "lives",
+    "traces",
+    "layers",
+    "winners",
+    "curves",
+    "learning",
+    "measures",
+    "courses",
+)  # each is drawn by a function of report
+FIRST_SEED = 10  # the papers' own
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Our number: a mean over n networks or seeds, and their standard deviation (0 for one)."""
+
+    ours: float
+    n: int
+    spread: float
+
+
+Measure = Callable[[Sequence[Row]], Measured | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence with the published number, how ours is measured, and the band in which ours confirms it.
+
+    A claim with a `scale`, or several, is judged there alone: a published accuracy says nothing of a quick run.
+    """
+
+    id: str
+    sentence: str
+    measure: Measure
+    band: tuple[float, float]
+    published: float | None = None
+    scale: str | tuple[str, ...] | None = None
+    why: str = ""  # where ours differs: what explains it
+
+    def __post_init__(self) -> None:
+        low, high = self.band
+        expect(
+            [
+                (low <= high, f"claim {self.id}: the band {self.band} is empty"),
+                (
+                    self.published is None or low <= self.published <= high,
+                    f"claim {self.id}: the published {self.published} lies outside its own band {self.band}",
+                ),
+            ]
+        )
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Where it is judged."""
+        return SCALES if self.scale is None else (self.scale,) if isinstance(self.scale, str) else self.scale
+
+    def verdict(self, measured: Measured | None) -> str:
+        """What the rows say of the claim.
+
+        >>> claim = Claim("depth", "trains to depth 60", lambda rows: None, band=(50, 70), published=60)
+        >>> claim.verdict(Measured(55, 10, 5)), claim.verdict(Measured(90, 10, 5)), claim.verdict(None)
+        ('reproduced', 'differs', 'not run')
+        """
+        if measured is None:
+            return NOT_RUN
+        low, high = self.band
+        return REPRODUCED if low - 1e-9 <= measured.ours <= high + 1e-9 else DIFFERS
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture to draw of the rows: a kind that report knows, its file name, and what the reader sees."""
+
+    name: str
+    kind: str
+    caption: str
+
+    def __post_init__(self) -> None:
+        expect_one_of("kind of figure", self.kind, FIGURE_KINDS)
+
+
+Grid = Callable[[str, str, int], Sequence[Cell]]  # (scale, architecture, seed) -> cells
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A figure or table of a paper, or one of ours: which networks, which claims, which pictures."""
+
+    name: str
+    title: str
+    paper: str
+    grid: Grid = field(repr=False)
+    claims: tuple[Claim, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    architectures: tuple[str, ...] = ("dense",)
+    scales: tuple[str, ...] = ("quick", "paper")
+
+    def cells(self, scale: str = "quick", *, seeds: int = 1, architecture: str = "dense") -> list[Cell]:
+        """All networks, seed by seed, each once."""
+        expect_one_of("scale", scale, SCALES)
+        expect([(seeds >= 1, f"seeds must be at least 1, got {seeds}")])
+        if scale not in self.scales:
+            raise AliveError(f"{self.name} has no scale {scale!r}", f"Choose {' or '.join(self.scales)}")
+        if architecture not in self.architectures:
+            raise AliveError(
+                f"{self.name} has no architecture {architecture!r}", f"Choose {' or '.join(self.architectures)}"
+            )
+        found = (
+            cell for seed in range(FIRST_SEED, FIRST_SEED + seeds) for cell in self.grid(scale, architecture, seed)
+        )
+        return list({cell.key: cell for cell in found}.values())

@@ -1,0 +1,27 @@
+"""A fleet: whole grids of thin networks, each trained from start to end by compiled CPU code, one network a core."""
+
+from alive.train.result import EpochHealth
+from alive.train.settings import LrSchedule
+
+from .chance import mask
+from .crew import Ended, train_supply
+from .fleet import expect_fit, train_fleet
+from .member import MAX_WIDTH, METHODS, Fade, Gate, Member
+from .progress import FleetProgress, fleet_bar
+
+__all__ = [
+    "MAX_WIDTH",
+    "METHODS",
+    "Ended",
+    "EpochHealth",
+    "Fade",
+    "FleetProgress",
+    "Gate",
+    "LrSchedule",
+    "Member",
+    "expect_fit",
+    "fleet_bar",
+    "mask",
+    "train_fleet",
+    "train_supply",
+]
