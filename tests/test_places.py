@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import alive
+import alive_papers
 from alive_papers.experiments import EXPERIMENTS, Row
 from alive_papers.fleet import EpochHealth
 from alive_papers.run import Run, Store
@@ -25,9 +26,11 @@ pytestmark = pytest.mark.skipif(ROOT and shutil.which("setpriv") is None, reason
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A copy of the package that cannot be written, and the environment of a user who can write nowhere but here."""
+    """A copy of the packages that cannot be written, and the environment of a user who can write nowhere but here."""
     locked = tmp_path_factory.mktemp("locked")
-    shutil.copytree(Path(alive.__file__).parent, locked / "alive", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in (alive, alive_papers):
+        source = Path(package.__file__).parent
+        shutil.copytree(source, locked / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     folders = [locked, *(path for path in locked.rglob("*") if path.is_dir())]
     for folder in folders:
         folder.chmod(0o555)

@@ -15,7 +15,7 @@ def write(app: Sphinx, failed: Exception | None) -> None:
     """Write all of them into the site, once its pages are there."""
     if failed is not None or app.builder.format != "html":
         return
-    from alive import lab, study
+    from alive_papers import lab, study
 
     out = Path(app.outdir)
     (out / "lab").mkdir(exist_ok=True)
