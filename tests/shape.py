@@ -145,7 +145,12 @@ def _imports(module: ast.Module, where: str) -> set[Taken]:
 
 def readers() -> dict[str, str]:
     """Texts beside the source in which an exported name may be used: tests and documents."""
-    paths = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]
+    paths = [
+        *(ROOT / "tests").rglob("*.py"),
+        *(ROOT / "papers").rglob("*.py"),
+        *(ROOT / "docs").glob("*.md"),
+        *ROOT.glob("*.md"),
+    ]
     return {str(path): path.read_text() for path in paths}
 
 

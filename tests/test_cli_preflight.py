@@ -20,8 +20,8 @@ from alive.data import Data, digits, moons
 from alive.diagnosis import census
 from alive.diagnosis.advice import advise
 from alive.errors import AliveError
+from alive.forecast import RISK, by_size, preflight
 from alive.nn import Rectangular
-from alive.preflight import RISK, by_size, preflight
 from alive.theory import birth, point_dead
 
 app = typer.Typer()

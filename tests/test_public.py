@@ -14,7 +14,10 @@ from torch import nn
 import alive
 from alive.functional import Separation
 
-ROOMS = ("data", "diagnosis", "functional", "nn", "penalties", "surgery", "taps", "theory", "train")
+ROOMS = (
+    *("data", "diagnosis", "forecast", "functional", "history", "nn"),
+    *("penalties", "race", "surgery", "taps", "theory", "train"),
+)
 
 
 def run(code: str) -> str:

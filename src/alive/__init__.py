@@ -14,43 +14,99 @@ from .errors import AliveError, near
 if TYPE_CHECKING:
     from . import data as data
     from . import diagnosis as diagnosis
+    from . import forecast as forecast
     from . import functional as functional
+    from . import history as history
     from . import nn as nn
     from . import penalties as penalties
+    from . import race as race
     from . import surgery as surgery
     from . import taps as taps
     from . import theory as theory
     from . import train as train
-    from .diagnosis import Census, census
+    from .diagnosis import Census, census, dormancy
+    from .forecast import preflight
+    from .functional import Activation
     from .history import watch
-    from .penalties import Jumpstart, Schedule
+    from .nn import Standardise, initialise_, with_batch_norm
+    from .penalties import Jumpstart, Schedule, VANController
     from .race import cure
-    from .surgery import revive
-    from .taps import Taps
+    from .surgery import fold, load_shrunk, phase_out, revive, save_shrunk, shrink, to_farkas, to_onnx, with_skips
+    from .taps import Output, Selects, Taps
+    from .theory import certify
 
 _HOME = {
+    "Activation": "functional",
     "Census": "diagnosis",
     "Jumpstart": "penalties",
+    "Output": "taps",
     "Schedule": "penalties",
+    "Selects": "taps",
+    "Standardise": "nn",
     "Taps": "taps",
+    "VANController": "penalties",
     "census": "diagnosis",
+    "certify": "theory",
     "cure": "race",
+    "dormancy": "diagnosis",
+    "fold": "surgery",
+    "initialise_": "nn",
+    "load_shrunk": "surgery",
+    "phase_out": "surgery",
+    "preflight": "forecast",
     "revive": "surgery",
+    "save_shrunk": "surgery",
+    "shrink": "surgery",
+    "to_farkas": "surgery",
+    "to_onnx": "surgery",
     "watch": "history",
+    "with_batch_norm": "nn",
+    "with_skips": "surgery",
 }
-_ROOMS = ("data", "diagnosis", "functional", "nn", "penalties", "surgery", "taps", "theory", "train")
+_ROOMS = (
+    "data",
+    "diagnosis",
+    "forecast",
+    "functional",
+    "history",
+    "nn",
+    "penalties",
+    "race",
+    "surgery",
+    "taps",
+    "theory",
+    "train",
+)
 
 __all__ = [
+    "Activation",
     "AliveError",
     "Census",
     "Jumpstart",
+    "Output",
     "Schedule",
+    "Selects",
+    "Standardise",
     "Taps",
+    "VANController",
     "__version__",
     "census",
+    "certify",
     "cure",
+    "dormancy",
+    "fold",
+    "initialise_",
+    "load_shrunk",
+    "phase_out",
+    "preflight",
     "revive",
+    "save_shrunk",
+    "shrink",
+    "to_farkas",
+    "to_onnx",
     "watch",
+    "with_batch_norm",
+    "with_skips",
 ]  # `import *` keeps your nn
 
 

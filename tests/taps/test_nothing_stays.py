@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import alive
 from alive import Jumpstart, census
-from alive.preflight import preflight
+from alive.forecast import preflight
 from alive.provenance import choices, families, memory, op, tracker
 from alive.taps import hooks, kinds, selecting, taps
 

@@ -38,9 +38,9 @@ def preflight(
     sizes = [size for size in (depth, width) if size is not None]
     if len(sizes) != (2 if model is None else 0):
         raise AliveError("say which network", "Give depth x width such as 50x4, or --depth 50 --width 4, and not both")
+    from ..forecast import by_size
+    from ..forecast import preflight as judge
     from ..nn import parse_rectangle
-    from ..preflight import by_size
-    from ..preflight import preflight as judge
     from . import sources
 
     chosen, args = model or f"{depth}x{width}", tuple(arg or ())
