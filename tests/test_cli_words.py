@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
 import pytest
 
-from alive.cli import app, values
+from alive.cli import COMMANDS as ALL
+from alive.cli import LABORATORY, app, values
+from alive_papers.cli import values as studied
 
 COMMANDS = [
     [],
@@ -37,21 +40,43 @@ def test_values_are_those_of_the_registries():
     from alive_papers.sets.catalogue import CATALOGUE
 
     assert sorted(values.DATA) == sorted(data.sets.DATA)
-    assert sorted(values.IMAGES) == sorted(CATALOGUE)
+    assert sorted(studied.IMAGES) == sorted(CATALOGUE)
     assert sorted(values.INITS) == sorted(nn.init.INITIALISERS)
     assert sorted(values.MODES) == sorted(functional.separation.MODES)
     assert sorted(values.AGGREGATES) == sorted(functional.AGGREGATES)
     assert sorted(values.SHAPES) == sorted(SHAPES)
     assert sorted(values.OPTIMISERS) == sorted(OPTIMISERS)
     assert sorted(values.LOSSES) == sorted(LOSSES)
-    assert sorted(values.SCALES) == sorted(experiments.spec.SCALES)
-    assert sorted(values.WHERE) == sorted(study.WHERE)
-    assert list(values.BENCHMARKS) == list(benchmarks.BENCHMARKS)
-    assert list(values.PATIENTS) == list(clinic.PATIENTS)
+    assert sorted(studied.SCALES) == sorted(experiments.spec.SCALES)
+    assert sorted(studied.WHERE) == sorted(study.WHERE)
+    assert list(studied.BENCHMARKS) == list(benchmarks.BENCHMARKS)
+    assert list(studied.PATIENTS) == list(clinic.PATIENTS)
     assert {*values.CURES, race.AS_IS} == set(race.RACED)
-    assert list(values.EXPERIMENTS) == list(experiments.EXPERIMENTS)
+    assert list(studied.EXPERIMENTS) == list(experiments.EXPERIMENTS)
     kinds = {kind for each in experiments.EXPERIMENTS.values() for kind in each.architectures}
-    assert sorted(values.ARCHITECTURES) == sorted(kinds)
+    assert sorted(studied.ARCHITECTURES) == sorted(kinds)
+
+
+def test_the_laboratory_adds_its_commands_and_no_other():
+    ours = [point for point in entry_points(group="alive.commands") if point.dist.name == "alive-papers"]
+    assert sorted(point.name for point in ours) == sorted(LABORATORY)
+    assert set(LABORATORY) <= set(ALL)
+
+
+WITHOUT = """
+import sys, importlib.metadata
+found = importlib.metadata.entry_points
+importlib.metadata.entry_points = lambda **group: found(group="none")
+from alive.__main__ import main
+sys.argv = ["alive", "reproduce", "001-T1"]
+main()
+"""
+
+
+def test_without_the_laboratory_its_commands_say_where_they_are():
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("alive: reproduce is a command of alive-papers, which is not installed; pip install")
 
 
 def completions(line: str) -> tuple[list[str], bool]:
@@ -86,7 +111,7 @@ def completions(line: str) -> tuple[list[str], bool]:
         ("alive reproduce --on ", ["local", "ray"]),
         ("alive clinic deep-", ["deep-conv", "deep-text", "deep-regression", "deep-gelu"]),
         ("alive bench p", ["penalty", "pipeline"]),
-        ("alive data get ", list(values.IMAGES)),
+        ("alive data get ", list(studied.IMAGES)),
         ("alive census 5x4 --data ./my", []),
     ],
 )

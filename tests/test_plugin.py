@@ -29,7 +29,7 @@ def run(folder: Path, code: str, cwd: Path) -> str:
 GRID = """
 import json
 from pathlib import Path
-from alive import study
+from alive_papers import study
 for _ in range(2):  # trained, and then read from the store
     (part,) = study.reproduce(["Own-Stripes"], seeds=1, scale="quick", architecture="dense", path=Path("own.sqlite"))
     rows = [[row.member.depth, row.member.method, row.last.penalty, row.best_train] for row in part.rows]
@@ -47,7 +47,7 @@ def test_a_plug_in_adds_to_a_grid_without_touching_alive(plug_in, tmp_path):
 def test_the_page_of_all_claims_has_those_of_a_plug_in(plug_in, tmp_path):
     code = (
         "from pathlib import Path\n"
-        "from alive import study\n"
+        "from alive_papers import study\n"
         "print('Own-Stripes' in study.evidence([], Path('page')).read_text())\n"
     )
     assert run(plug_in, code, tmp_path).split() == ["True"]
@@ -155,9 +155,9 @@ def test_what_is_of_the_wrong_kind_is_refused(site):
 
 def test_the_command_line_knows_what_is_plugged_in_without_importing_it(plug_in, tmp_path):
     code = (
-        "from alive.cli import values\n"
-        "print('halved' in values.INITS, 'stripes' in values.DATA, 'stripes' in values.IMAGES)\n"
-        "print(values.EXPERIMENTS[-1])\n"
+        "from alive.cli import values\nfrom alive_papers.cli import values as studied\n"
+        "print('halved' in values.INITS, 'stripes' in values.DATA, 'stripes' in studied.IMAGES)\n"
+        "print(studied.EXPERIMENTS[-1])\n"
         "print('torch' in sys.modules, 'alive_plugin' in sys.modules)\n"
     )
     said = ["True", "True", "False", "Own-Stripes", "False", "False"]

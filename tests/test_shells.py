@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 import alive
+import alive_papers
 from alive.cli import values
 
 PROGRAMS = Path(sys.executable).parent
-ROOMS = ("data", "diagnosis", "functional", "nn", "penalties", "surgery", "taps", "theory", "train")
-MORE = ("preflight", "race", "experiments", "run")
+ROOMS = [name for name in dir(alive) if hasattr(getattr(alive, name), "__path__")]
+MORE = ("experiments", "fleet", "networks", "run")
 
 
 @pytest.mark.parametrize(
@@ -130,13 +131,14 @@ def test_types_are_known_to_a_strict_user(tmp_path):
     if pyright is None:
         pytest.skip("pyright is not installed; pip install '.[release]'")
     lines = ["import alive", *(f"print(alive.{name})" for name in alive.__all__)]
-    for room in (*ROOMS, *MORE):
-        lines.append(f"import alive.{room} as {room}_")
-        lines += [f"print({room}_.{name})" for name in importlib.import_module(f"alive.{room}").__all__]
+    for room in (*(f"alive.{each}" for each in ROOMS), *(f"alive_papers.{each}" for each in MORE)):
+        short = room.replace(".", "_")
+        lines.append(f"import {room} as {short}")
+        lines += [f"print({short}.{name})" for name in importlib.import_module(room).__all__]
     (tmp_path / "user.py").write_text("\n".join(lines))
-    source = str(Path(alive.__file__).parents[1])
+    sources = [str(Path(each.__file__).parents[1]) for each in (alive, alive_papers)]
     (tmp_path / "pyrightconfig.json").write_text(
-        json.dumps({"typeCheckingMode": "strict", "extraPaths": [source], "include": ["user.py"]})
+        json.dumps({"typeCheckingMode": "strict", "extraPaths": sources, "include": ["user.py"]})
     )
     command = [pyright, "--pythonpath", sys.executable, "--outputjson", "-p", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

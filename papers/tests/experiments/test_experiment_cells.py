@@ -14,9 +14,10 @@ from alive.data import moons
 from alive.errors import AliveError
 from alive.penalties import Schedule
 from alive.penalties.multipliers import AUTO, WEIGHT
+from alive.train import LrSchedule
 from alive_papers.experiments import EXPERIMENTS, Cell, Row
 from alive_papers.experiments.cell import canonical
-from alive_papers.fleet import Fade, LrSchedule, Member, train_fleet
+from alive_papers.fleet import Fade, Member, train_fleet
 from alive_papers.net import Net
 
 CHANGES = {

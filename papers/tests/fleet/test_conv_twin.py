@@ -16,10 +16,10 @@ from alive.data import Augment, Data, tensors
 from alive.nn import INITIALISERS
 from alive.nn.lsuv import TOLERANCE, lsuv_
 from alive.penalties import Schedule
-from alive.train import Settings, train
+from alive.train import LrSchedule, Settings, train
 from alive.train.result import Result
 from alive.train.task import logits_of, task_loss
-from alive_papers.fleet import METHODS, Gate, LrSchedule, Member, train_fleet
+from alive_papers.fleet import METHODS, Gate, Member, train_fleet
 
 pytestmark = pytest.mark.twin
 SEPARATIONS = [name for name, kind in METHODS.items() if kind.axes]

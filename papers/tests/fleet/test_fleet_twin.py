@@ -15,9 +15,9 @@ from alive import Jumpstart
 from alive.data import Data, moons, tensors
 from alive.nn import AnnealedDropout, Rectangular, leaky_gain, lsuv_, tailored_slope
 from alive.penalties import Schedule
-from alive.train import Settings, train
+from alive.train import LrSchedule, Settings, train
 from alive.train.task import accuracy, logits_of, task_loss
-from alive_papers.fleet import METHODS, Fade, Gate, LrSchedule, Member, mask, train_fleet
+from alive_papers.fleet import METHODS, Fade, Gate, Member, mask, train_fleet
 from alive_papers.fleet.keras_same import SameConv
 from alive_papers.fleet.result import MemberResult
 

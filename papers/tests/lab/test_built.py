@@ -13,7 +13,7 @@ import pytest
 from alive_papers import lab
 
 ROOT = Path(__file__).parents[3]
-SOURCE = ROOT / "src" / "alive" / "lab" / "source"
+SOURCE = Path(lab.__file__).with_name("source")
 
 
 def digest():

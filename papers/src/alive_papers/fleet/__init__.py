@@ -1,7 +1,6 @@
 """A fleet: whole grids of thin networks, each trained from start to end by compiled CPU code, one network a core."""
 
 from alive.train.result import EpochHealth
-from alive.train.settings import LrSchedule
 
 from .chance import mask
 from .crew import Ended, train_supply
@@ -17,7 +16,6 @@ __all__ = [
     "Fade",
     "FleetProgress",
     "Gate",
-    "LrSchedule",
     "Member",
     "expect_fit",
     "fleet_bar",

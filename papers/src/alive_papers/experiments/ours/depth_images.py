@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...fleet import LrSchedule, Member
+from alive.train import LrSchedule
+
+from ...fleet import Member
 from ..cell import Cell, Row
 from ..measure import mean, share
 from ..spec import Claim, Experiment, Figure, Measure, Measured
