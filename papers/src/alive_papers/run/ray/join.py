@@ -16,8 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from alive.errors import AliveError
-
-from ..machine import cores
+from alive.processes import cores
 
 KNOCK = 5.0  # seconds in which the address must answer
 AGAIN = 1.0  # seconds in which a head that is at work must answer, and between two calls
