@@ -7,12 +7,12 @@ from itertools import product
 import pytest
 
 from alive.data import DATA
-from alive.data.sets import SIZES
 from alive.errors import AliveError
 from alive_papers.experiments import EXPERIMENTS, Measured
 from alive_papers.experiments.effort import RATE, Load, count, digest, effort, works_of
 from alive_papers.experiments.elsewhere import ELSEWHERE, IMAGENET
 from alive_papers.experiments.recorded import Book, Made, Recorded, best
+from alive_papers.sets.sizes import SIZES
 
 
 def rectangle(depth, width):

@@ -8,7 +8,7 @@ import torch
 
 from alive.errors import AliveError
 from alive.nn import Rectangular
-from alive_papers.experiments import EXPERIMENTS, Cell, Claim, Row
+from alive_papers.experiments import EXPERIMENTS, Cell, Claim, Measured, Row
 from alive_papers.experiments.measure import (
     count,
     deepest,
@@ -90,6 +90,23 @@ def test_the_papers_own_numbers_confirm_its_claims():
 def test_a_claim_must_agree_with_itself():
     with pytest.raises(AliveError, match="lies outside its own band"):
         Claim("x", "x", lambda rows: None, band=(0, 1), published=2)
+
+
+def test_a_run_below_the_papers_scale_refutes_nothing_and_a_toy_decides_nothing():
+    claim = Claim("x", "x", lambda rows: None, band=(0.9, 1), published=0.95)
+    fig3 = EXPERIMENTS["001-Fig3"]
+    inside, outside, wide = Measured(0.97, 3, 0.01), Measured(0.5, 3, 0.01), Measured(0.5, 3, 0.5)
+    found = {
+        scale: [fig3.verdict(claim, one, scale) for one in (inside, outside, wide)]
+        for scale in ("quick", "middle", "paper")
+    }
+    assert found == {
+        "quick": ["not decided"] * 3,
+        "middle": ["reproduced", "not decided", "reproduced"],
+        "paper": ["reproduced", "differs", "reproduced"],
+    }
+    assert EXPERIMENTS["atlas"].verdict(claim, outside, "quick") == "differs"  # of our own: about that run
+    assert claim.deviations(wide) == pytest.approx(0.9)
 
 
 def test_falls_count_only_after_a_solution():

@@ -12,13 +12,13 @@ import torch
 from alive.data import moons, tensors
 from alive.errors import AliveError
 from alive.penalties import Schedule
+from alive.train import LrSchedule
 from alive_papers.fleet import (
     MAX_WIDTH,
     METHODS,
     EpochHealth,
     Fade,
     Gate,
-    LrSchedule,
     Member,
     fleet_bar,
     train_fleet,

@@ -177,9 +177,9 @@ def test_a_number_alone_has_no_spread():
     from alive_papers.experiments import Measured
 
     claim = EXPERIMENTS["001-T1"].claims[0]
-    assert Judged(claim, Measured(0.5176, 1, 0.0)).ours == "0.5176"
-    assert Judged(claim, Measured(0.5176, 2, 0.01)).ours == "0.5176 ± 0.0100"
-    assert Judged(claim, None).ours == "–"
+    assert Judged(claim, Measured(0.5176, 1, 0.0), "").ours == "0.5176"
+    assert Judged(claim, Measured(0.5176, 2, 0.01), "").ours == "0.5176 ± 0.0100"
+    assert Judged(claim, None, "").ours == "–"
 
 
 def course(net, data, epochs, accuracy):

@@ -10,7 +10,7 @@ from alive.errors import AliveError, expect, expect_one_of
 from .cell import Cell, Row
 
 SCALES = ("quick", "middle", "paper")  # middle: the papers' grids, on fewer points and epochs
-REPRODUCED, DIFFERS, PARTIAL, NOT_RUN = "reproduced", "differs", "partial", "not run"
+REPRODUCED, DIFFERS, UNDECIDED, PARTIAL, NOT_RUN = "reproduced", "differs", "not decided", "partial", "not run"
 FIGURE_KINDS = (
     "heat",
     "activations",
@@ -44,6 +44,9 @@ class Claim:
     """A sentence with the published number, how ours is measured, and the band in which ours confirms it.
 
     A claim with a `scale`, or several, is judged there alone: a published accuracy says nothing of a quick run.
+
+    Below the largest of its scales a claim is not decided by a toy run, whether ours lies in the band or not; at the
+    middle scale, the paper's grid on fewer points, it can be confirmed and not refuted.
     """
 
     id: str
@@ -71,17 +74,32 @@ class Claim:
         """Where it is judged."""
         return SCALES if self.scale is None else (self.scale,) if isinstance(self.scale, str) else self.scale
 
-    def verdict(self, measured: Measured | None) -> str:
-        """What the rows say of the claim.
+    def verdict(self, measured: Measured | None, scale: str | None = None, deciding: str | None = None) -> str:
+        """What the rows of a run at a scale say of the claim, and which scale decides it; without, this one does.
+
+        A published number is one run's: where it lies within the spread of ours, ours is the same.
 
         >>> claim = Claim("depth", "trains to depth 60", lambda rows: None, band=(50, 70), published=60)
         >>> claim.verdict(Measured(55, 10, 5)), claim.verdict(Measured(90, 10, 5)), claim.verdict(None)
         ('reproduced', 'differs', 'not run')
+        >>> claim.verdict(Measured(75, 10, 20)), claim.verdict(Measured(55, 10, 5), "quick", "paper")
+        ('reproduced', 'not decided')
         """
         if measured is None:
             return NOT_RUN
         low, high = self.band
-        return REPRODUCED if low - 1e-9 <= measured.ours <= high + 1e-9 else DIFFERS
+        off = self.deviations(measured)
+        agrees = low - 1e-9 <= measured.ours <= high + 1e-9 or (off is not None and abs(off) <= 1)
+        decisive = scale == deciding
+        if agrees and (decisive or scale != SCALES[0]):
+            return REPRODUCED
+        return DIFFERS if decisive else UNDECIDED
+
+    def deviations(self, measured: Measured) -> float | None:
+        """How many standard deviations of ours the published number lies above our mean; None where neither tells."""
+        if self.published is None or not measured.spread:
+            return None
+        return (self.published - measured.ours) / measured.spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +129,11 @@ class Experiment:
     figures: tuple[Figure, ...] = ()
     architectures: tuple[str, ...] = ("dense",)
     scales: tuple[str, ...] = ("quick", "paper")
+
+    def verdict(self, claim: Claim, measured: Measured | None, scale: str) -> str:
+        """What a run at a scale says of a claim; claims of our own are about the runs they are made of."""
+        scales = sorted({*claim.scales} & {*self.scales}, key=SCALES.index) if self.name[:3].isdigit() else [scale]
+        return claim.verdict(measured, scale, scales[-1])
 
     def cells(self, scale: str = "quick", *, seeds: int = 1, architecture: str = "dense") -> list[Cell]:
         """All networks, seed by seed, each once."""

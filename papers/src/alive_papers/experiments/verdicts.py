@@ -52,16 +52,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A claim beside our number."""
+    """A claim beside our number: reproduced, differs, not decided or not run; partial where networks are missing."""
 
     claim: Claim
     measured: Measured | None
-    complete: bool = True
-
-    @property
-    def verdict(self) -> str:
-        """Reproduced, differs or not run; partial where networks are still missing."""
-        return self.claim.verdict(self.measured) if self.complete or self.measured is None else PARTIAL
+    verdict: str
 
     @property
     def ours(self) -> str:
@@ -91,7 +86,13 @@ def number(value: float) -> str:
 def judge(part: Part) -> list[Judged]:
     """Every claim of an experiment that belongs to this scale, measured on the rows there are."""
     claims = [claim for claim in part.experiment.claims if part.scale in claim.scales]
-    return [Judged(claim, claim.measure(part.rows), part.complete) for claim in claims]
+    found = [(claim, claim.measure(part.rows)) for claim in claims]
+    return [Judged(claim, measured, _verdict(part, claim, measured)) for claim, measured in found]
+
+
+def _verdict(part: Part, claim: Claim, measured: Measured | None) -> str:
+    partial = not part.complete and measured is not None
+    return PARTIAL if partial else part.experiment.verdict(claim, measured, part.scale)
 
 
 def older(cells: Iterable[Cell]) -> str:

@@ -11,11 +11,11 @@ from ..experiments import EXPERIMENTS, Claim, Experiment, Measured
 from ..experiments.effort import Effort, count, digest, effort, loads, works_of
 from ..experiments.elsewhere import ELSEWHERE, Elsewhere, Stated
 from ..experiments.recorded import Book, Made, Recorded, best
-from ..experiments.spec import DIFFERS, NOT_RUN, PARTIAL, REPRODUCED, SCALES
+from ..experiments.spec import DIFFERS, NOT_RUN, PARTIAL, REPRODUCED, SCALES, UNDECIDED
 from ..experiments.verdicts import Part, judge
 
 BY_TESTS = "shown by tests"
-VERDICTS = (REPRODUCED, DIFFERS, PARTIAL, NOT_RUN, BY_TESTS)
+VERDICTS = (REPRODUCED, DIFFERS, UNDECIDED, PARTIAL, NOT_RUN, BY_TESTS)
 PREFERRED = ("keras_same", "dense")  # the first made the published heat maps
 OURS = "ours"
 
@@ -93,6 +93,14 @@ class Line:
         return "–" if self.claim.published is None else figures(self.claim.published, 6)
 
     @property
+    def off(self) -> str:
+        """How many standard deviations of ours the published number lies from our mean, where both are there."""
+        if self.lead is None or isinstance(self.claim, Stated):
+            return ""
+        off = self.claim.deviations(self.lead.number.measured)
+        return "" if off is None else f"{off:+.1f}"
+
+    @property
     def band(self) -> str:
         """Between which numbers ours confirms it."""
         if isinstance(self.claim, Stated):
@@ -108,7 +116,7 @@ class Line:
     @property
     def why(self) -> str:
         """What explains a difference, where there is one."""
-        return self.claim.why if self.verdict in (DIFFERS, BY_TESTS) else ""
+        return self.claim.why if self.verdict in (DIFFERS, UNDECIDED, BY_TESTS) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +213,10 @@ def results_of(experiment: Experiment, claim: Claim, sources: Sequence[Source], 
     mine = [source for source in sources if source.part.experiment.name == experiment.name]
     known = (each for each in book.numbers if each.architecture in experiment.architectures)
     numbers = best(each for each in (*_whole(mine), *known) if each.place[:2] == (experiment.name, claim.id))
-    results = [Result(each, claim.verdict(each.measured), each.networks, _stale(each)) for each in numbers]
+    results = [
+        Result(each, experiment.verdict(claim, each.measured, each.scale), each.networks, _stale(each))
+        for each in numbers
+    ]
     places = {each.place for each in numbers}
     for source in sorted(mine, key=lambda source: -len(source.part.rows)):
         for each in () if source.part.complete else source.numbers:
