@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -44,6 +45,25 @@ def expect(faults: Iterable[tuple[bool, str]]) -> None:
     said = [text for holds, text in faults if not holds]
     if said:
         raise AliveError("; ".join(said))
+
+
+@contextmanager
+def require(what: str, source: str) -> Iterator[None]:
+    """Inside it, import what not every installation has; where that is missing, say the line that installs it.
+
+    >>> with require("flying", "alive[wings]"):
+    ...     import wings
+    Traceback (most recent call last):
+        ...
+    alive.errors.AliveError: flying needs wings, which is not installed. Run pip install "alive[wings]".
+    """
+    try:
+        yield
+    except ImportError as error:
+        cause = f"{error.name}, which is not installed"
+        if not isinstance(error, ModuleNotFoundError):  # it is there and does not run, as beside too new a numpy
+            cause = "a package that cannot be imported: " + " ".join(str(error).split()).rstrip(".")
+        raise AliveError(f"{what} needs {cause}", f'Run pip install "{source}"') from None
 
 
 _NOT_OWN = (

@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits, make_moons
+from sklearn.datasets import load_digits, make_friedman1, make_moons
 from sklearn.model_selection import train_test_split
 
-from alive.data import DATA, digits, load, moons
+from alive.data import DATA, digits, friedman, load, moons
 from alive.errors import AliveError
 from alive_papers.sets.catalogue import CATALOGUE
 from alive_papers.sets.download.places import NotThere
@@ -29,6 +29,16 @@ def test_moons_equals_the_literal_recipe() -> None:
         assert torch.equal(ours, torch.tensor(theirs).to(ours.dtype))
     assert data.train_y.bincount().tolist() == [41, 44]
     assert parts[3].tolist().count(0) == 9
+
+
+@pytest.mark.twin
+def test_friedman_equals_that_of_scikit_learn() -> None:
+    x, y = make_friedman1(1000, n_features=10, noise=0.5, random_state=0)
+    data = friedman()
+    assert data.test is not None
+    assert torch.equal(torch.cat([data.train_x, data.test[0]]), torch.tensor(x).float())
+    own = torch.tensor((y - y.mean()) / y.std()).float()[:, None]
+    assert torch.equal(torch.cat([data.train_y, data.test[1]]), own)
 
 
 def test_digits() -> None:

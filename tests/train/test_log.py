@@ -107,7 +107,7 @@ def test_absent_tensorboard_says_how_to_get_it(tmp_path: Path, monkeypatch: pyte
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(AliveError, match=r'pip install "\.\[tensorboard\]"'):
+    with pytest.raises(AliveError, match=r'pip install "alive\[tensorboard\]"'):
         TensorBoardLogger(tmp_path)
 
 

@@ -442,7 +442,7 @@ def test_without_ray_the_install_line_is_said(alive, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     code, _, err = alive("reproduce", "001-T1", "--on", "ray")
     assert code == 2
-    assert 'pip install ".[ray]"' in err
+    assert 'pip install "alive-papers[ray]"' in err
 
 
 @pytest.mark.slow

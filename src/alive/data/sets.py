@@ -6,7 +6,9 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
-from ..errors import AliveError, near
+import numpy as np
+
+from ..errors import AliveError, near, require
 from ..registry import Registry
 from .files import READERS, from_file
 from .record import Data, tensors
@@ -19,13 +21,13 @@ def moons() -> Data:
     >>> len(data.train_y), len(data.test_y), int(data.train_y.sum()), int(data.test_y.sum())
     (85, 15, 44, 6)
     """
-    from sklearn.datasets import make_moons
-    from sklearn.model_selection import train_test_split
-
-    x, y = make_moons(100, shuffle=True, noise=None, random_state=10)
-    x = x / (x.max() - x.min())
-    train_x, test_x, train_y, test_y = train_test_split(x, y, test_size=0.15, random_state=42)
-    return tensors(train_x, train_y, test_x=test_x, test_y=test_y, name="moons")
+    angle = np.linspace(0, np.pi, 50)
+    outer, inner = [np.cos(angle), np.sin(angle)], [1 - np.cos(angle), 1 - np.sin(angle) - 0.5]
+    x, y = np.concatenate([outer, inner], axis=1).T, np.repeat([0, 1], 50)
+    order = np.random.RandomState(10).permutation(100)  # these are the draws of scikit-learn
+    x, y = x[order] / (x.max() - x.min()), y[order]
+    test, train = np.split(np.random.RandomState(42).permutation(100), [15])
+    return tensors(x[train], y[train], test_x=x[test], test_y=y[test], name="moons")
 
 
 def digits() -> Data:
@@ -34,8 +36,9 @@ def digits() -> Data:
     >>> digits().train_x.shape
     torch.Size([1437, 1, 8, 8])
     """
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
+    with require("digits", "alive[sklearn]"):
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
 
     x, y = load_digits(return_X_y=True)
     x = x.reshape(-1, 1, 8, 8) / 16
@@ -52,9 +55,10 @@ def friedman() -> Data:
     >>> data.train_x.shape, data.is_real
     (torch.Size([750, 10]), True)
     """
-    from sklearn.datasets import make_friedman1
-
-    x, y = make_friedman1(1000, n_features=10, noise=0.5, random_state=0)
+    draws = np.random.RandomState(0)  # as scikit-learn draws them
+    x = draws.uniform(size=(1000, 10))
+    y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
+    y = y + 0.5 * draws.standard_normal(1000)
     y = (y - y.mean())[:, None] / y.std()
     return tensors(x[:750], y[:750], test_x=x[750:], test_y=y[750:], name="friedman")
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import AliveError, near
+from ..errors import AliveError, near, require
 from ..gate import Allowance
 from .footer import count
 
@@ -158,12 +158,8 @@ def numbered(y: Iterable[str]) -> Any:
 
 def from_parquet(path: Path, target: str | None) -> Table:
     """Read columns of numbers, or of lists of numbers: those keep their names."""
-    try:
+    with require("reading .parquet", "alive[data]"):
         parquet = import_module("pyarrow.parquet")
-    except ImportError:
-        raise AliveError(
-            "reading .parquet needs pyarrow, which is not installed", 'Run pip install ".[data]" in your clone of alive'
-        ) from None
     try:
         count(Allowance(path), path)
         with parquet.ParquetFile(path) as file:

@@ -6,7 +6,7 @@ so no tensor of the size of the activations is allocated or saved that the plain
 part of a layer ties, as where nothing reaches it and every value is a bias, a byte a value says which are extremes.
 
 On a CPU, `sweep` does all of it, the ReLU too, for the usual layouts; for others torch takes the extremes over the
-positions, and `kernel` does the rest. On other devices it is all torch.
+positions, and `kernel` does the rest. On other devices, and without numba, it is all torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..torch_private import is_dual, is_transformed, modes_without_values, node_
 from .derivative import Pull, Spread, no_pull, pull_at, spread
 from .extremes import Maps, over_positions
 from .separation import Separation, Slacks, sides
-from .way import Way, way_of
+from .way import Way, has_compiler, way_of
 
 LISTED = 65_536  # ties that may be listed, whatever the size of the layer
 
@@ -134,7 +134,7 @@ def _measure(z: Tensor, way: Way, y: Tensor | None, needs_grad: bool) -> tuple[l
         return s, form, (torch.from_numpy(kept),) if form else ()
     z = way.axes.canonical(z)
     on_cpu = z.device.type == "cpu" and z.dtype in (torch.float32, torch.float64) and z.layout == torch.strided
-    s, pull = (_compiled if on_cpu else _in_torch)(z.detach(), way.rule, way.cutoff, needs_grad)
+    s, pull = (_compiled if on_cpu and has_compiler() else _in_torch)(z.detach(), way.rule, way.cutoff, needs_grad)
     return s, type(pull), pull
 
 

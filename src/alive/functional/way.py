@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..errors import AliveError, require
 from ..torch_private import is_transformed
 from .derivative import Pull, Spread
 from .extremes import Axes, canonical
@@ -15,6 +18,19 @@ from .separation import Separation
 from .sweep.forms import LISTED, MARKED, TIED
 
 KNOWN = 512  # ways kept, before all are forgotten
+PRICE = "steps with the penalty take up to four times as long in thin networks, half as long again in wide ones"
+
+
+@cache
+def has_compiler() -> bool:
+    """Whether numba is here; where it is not, the penalty is measured by torch, and that is said once."""
+    try:
+        with require("the fast penalty on a CPU", "alive[fast]"):
+            import numba  # noqa: F401
+    except AliveError as error:
+        warnings.warn(f"{error} Without it {PRICE}", stacklevel=2)
+        return False
+    return True
 
 
 class Way:
@@ -38,6 +54,8 @@ class Way:
         """Take the sweeps that fit the layout, if some do."""
         N, C, P = (*seen.shape[:2], seen.shape[2:].numel())
         if z.is_neg() or not (P == 1 or self.names == ["L"] or self.rule.conv == "channel"):
+            return
+        if not has_compiler():
             return
         from .sweep.back import maps_back, rows_back
         from .sweep.maps import maps

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..errors import AliveError
+from ..errors import require
 from ..files import expect_writable, unwritable
 from .record import NEVER, History
 
@@ -21,12 +21,8 @@ TALL = 2048  # rows of the picture, beyond which layers are left out
 
 def to_tensorboard(history: History, folder: str | PathLike[str]) -> Path:
     """Write every number of a history as a curve, and the states of all units as an image; returns the folder."""
-    try:
+    with require("a log for TensorBoard", "alive[tensorboard]"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise AliveError(
-            "TensorBoard is not installed", 'Run pip install ".[tensorboard]" in your clone of alive'
-        ) from None
     place = Path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)

@@ -9,13 +9,12 @@ from typing import Any
 
 from torch import nn
 
+from ..errors import require
 from ..penalties import Jumpstart
-from .attachment import Attachment, missing
+from .attachment import Attachment
 
-try:
+with require("alive.integrations.accelerate", "alive[accelerate]"):
     from accelerate import Accelerator
-except ImportError:
-    raise missing("accelerate", "accelerate") from None
 
 FILE = "alive.json"
 

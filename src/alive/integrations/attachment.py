@@ -175,8 +175,3 @@ class Replaced:
 
 def _unchanged(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return method(*args, **kwargs)
-
-
-def missing(package: str, extra: str) -> AliveError:
-    """What to say where a package is not installed."""
-    return AliveError(f"{package} is not installed", f'Run pip install "alive[{extra}]", or pip install {package}')

@@ -7,15 +7,13 @@ from typing import Any
 
 import torch
 
-from ..errors import AliveError
-from .attachment import LOSS, Attachment, missing
+from ..errors import AliveError, require
+from .attachment import LOSS, Attachment
 from .probe import Probe
 
-try:
+with require("alive.integrations.huggingface", "alive[huggingface]"):
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_callback import ExportableState
-except ImportError:
-    raise missing("transformers", "huggingface") from None
 
 
 class AliveMixin:

@@ -9,15 +9,13 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from ..errors import AliveError
-from .attachment import Attachment, Replaced, missing
+from ..errors import AliveError, require
+from .attachment import Attachment, Replaced
 from .probe import Probe
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
-try:
+with require("alive.integrations.keras", "alive[keras]"):
     import keras
-except ImportError:
-    raise missing("keras", "keras") from None
 
 
 class Keeping(keras.callbacks.Callback):  # type: ignore[misc]

@@ -7,17 +7,15 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import AliveError
-from .attachment import Attachment, Replaced, missing
+from ..errors import AliveError, require
+from .attachment import Attachment, Replaced
 from .probe import Probe
 
-try:
-    from lightning.pytorch import Callback, LightningModule, Trainer
-except ImportError:
+with require("alive.integrations.lightning", "alive[lightning]"):
     try:
-        from pytorch_lightning import Callback, LightningModule, Trainer
+        from lightning.pytorch import Callback, LightningModule, Trainer
     except ImportError:
-        raise missing("lightning", "lightning") from None
+        from pytorch_lightning import Callback, LightningModule, Trainer
 
 
 class AliveCallback(Callback):  # type: ignore[misc]

@@ -11,10 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from ..errors import AliveError, expect
+from ..errors import AliveError, expect, require
 from ..files import expect_writable, write_atomically
 from ..train import Epoch, TensorBoardLogger
-from .attachment import missing
 
 Numbers = Mapping[str, float]
 
@@ -129,10 +128,8 @@ class WandbSink(Closing):
     """
 
     def __init__(self, run: Any = None, **settings: Any) -> None:
-        try:
+        with require("WandbSink", "alive[wandb]"):
             import wandb
-        except ImportError:
-            raise missing("wandb", "wandb") from None
         self._own = run is None
         self.run = wandb.init(**settings) if run is None else run
 
@@ -150,10 +147,8 @@ class MlflowSink(Closing):
     """A run of MLflow: the one you name (`run_id`), or a new one, in the store at `uri` (a folder, sqlite:///file)."""
 
     def __init__(self, uri: str | None = None, *, experiment: str = "alive", run_id: str | None = None) -> None:
-        try:
+        with require("MlflowSink", "alive[mlflow]"):
             from mlflow.tracking import MlflowClient
-        except ImportError:
-            raise missing("mlflow", "mlflow") from None
         self._client, self._own = MlflowClient(tracking_uri=uri), run_id is None
         if run_id is None:
             known = self._client.get_experiment_by_name(experiment)
@@ -181,10 +176,8 @@ class TrackioSink(Closing):
     """A run of trackio, made of `settings` as trackio.init takes: `TrackioSink(project="mine")`."""
 
     def __init__(self, **settings: Any) -> None:
-        try:
+        with require("TrackioSink", "alive[trackio]"):
             import trackio
-        except ImportError:
-            raise missing("trackio", "trackio") from None
         self.run = trackio.init(**settings)
 
     def log(self, numbers: Numbers, step: int) -> None:

@@ -8,18 +8,20 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from ..data import tensors
 from ..diagnosis import census
-from ..errors import AliveError
+from ..errors import AliveError, require
 from ..nn import Rectangular, Standardise
 from ..penalties import Jumpstart
 from ..train import Result, Settings, train
+
+with require("alive.integrations.sklearn", "alive[sklearn]"):
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
 
 
 class _Network(BaseEstimator):  # type: ignore[misc]

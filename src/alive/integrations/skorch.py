@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import AliveError
-from .attachment import Attachment, Replaced, missing
+from ..errors import AliveError, require
+from .attachment import Attachment, Replaced
 from .probe import Probe
 
-try:
+with require("alive.integrations.skorch", "alive[skorch]"):
     from skorch import NeuralNet
     from skorch.callbacks import Callback
-except ImportError:
-    raise missing("skorch", "skorch") from None
 
 STATE = "alive"
 

@@ -8,15 +8,13 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
-from ..errors import AliveError
-from .attachment import Attachment, Replaced, missing
+from ..errors import AliveError, require
+from .attachment import Attachment, Replaced
 from .probe import Probe
 
-try:
+with require("alive.integrations.stable_baselines3", "alive[sb3]"):
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import BaseCallback
-except ImportError:
-    raise missing("stable-baselines3", "sb3") from None
 
 
 class Keeping(BaseCallback):  # type: ignore[misc]

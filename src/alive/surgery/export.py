@@ -19,13 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import AliveError, expect
+from ..errors import AliveError, expect, require
 from ..files import expect_writable, write_atomically
 from ..taps import bare
 from ..torch_private import tree_leaves
 from .reading import copied, evaluating, largest_difference, outputs
 
-INSTALL = 'Run pip install ".[export]" in your clone of alive'
 EXPORTER_WARNINGS = (r"`isinstance\(treespec, LeafSpec\)` is deprecated",)
 Runner = Callable[[Tensor], Any]
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -236,10 +235,8 @@ def _reason(error: BaseException) -> str:
 
 def optional(name: str) -> ModuleType:
     """A package that only ONNX files need."""
-    try:
+    with require("a file of ONNX", "alive[export]"):
         return import_module(name)
-    except ImportError:
-        raise AliveError(f"ONNX files need the package {name}, which is not installed", INSTALL) from None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..errors import expect
+from ..errors import expect, require
 from .cases import Array, Case, cases, numbers
 from .exact import decide, dot, fractions, nearest_float, products, root
 
@@ -223,8 +223,8 @@ class _Guess(NamedTuple):
 
 def _solve(case: Case, domain: Domain, cutoff: float, reach: float) -> _Guess:
     """Minimise over x the largest pre-activation; its multipliers and its x are guesses, to be checked."""
-    from scipy.optimize import linprog
-
+    with require("certify", "alive[programs]"):
+        from scipy.optimize import linprog
     live = (case.weight != 0).any(1)  # a constant unit that is off changes nothing
     size = np.log2(np.abs(case.weight[live]).max(1))
     scale = np.exp2(np.clip(-np.floor(size), -MOST, MOST))[:, None]  # powers of two round nothing

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TextIO
 
 from rich.progress import MofNCompleteColumn
 
-from ..errors import AliveError
+from ..errors import AliveError, require
 from ..files import expect_writable, unwritable, write_atomically
 from .bars import bars
 from .result import WORDS, Epoch, told
@@ -95,11 +95,8 @@ class TensorBoardLogger:
     """One curve a column, for TensorBoard to show."""
 
     def __init__(self, folder: str | PathLike[str]) -> None:
-        try:
+        with require("a log for TensorBoard", "alive[tensorboard]"):
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            cure = 'Run pip install ".[tensorboard]" in your clone of alive'
-            raise AliveError("TensorBoard is not installed", cure) from None
         self.folder = Path(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -260,7 +260,7 @@ def verdicts() -> Iterator[Verdict]:
     """Every detector on every case; those that are not installed are said to be."""
     here = {name: found for name, found in DETECTORS.items() if find_spec(found[0]) is not None}
     for name in DETECTORS.keys() - here.keys():
-        yield Verdict(name, 0.0, None, "not installed; pip install 'alive[compare]'")
+        yield Verdict(name, 0.0, None, "not installed; pip install 'alive-papers[compare]'")
     for case in cases():
         linear = case.linear if "linear" in case.name else 0
         told = f"{linear} linear" if linear else f"{case.dead} dead"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from alive.errors import AliveError
+from alive.errors import AliveError, require
 from alive.files import write_atomically
 
 from .store import Store
@@ -63,11 +63,9 @@ def _csv(lines: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _parquet(lines: list[dict[str, Any]]) -> bytes:
-    try:
+    with require("writing .parquet", "alive-papers[data]"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError:
-        raise AliveError("Parquet files need pyarrow", 'Run pip install ".[data]" in your clone of alive') from None
     columns = {name: _alike([line[name] for line in lines]) for name in lines[0]}
     buffer = io.BytesIO()
     parquet.write_table(pyarrow.table(columns), buffer)

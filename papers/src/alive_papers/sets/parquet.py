@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from alive.data.footer import count
-from alive.errors import AliveError
+from alive.errors import AliveError, require
 from alive.gate import Allowance
 
 from .catalogue import File, ImageSet
@@ -24,20 +24,15 @@ LOSSY = "JPEG"
 ROWS_AT_ONCE = 1000
 
 
-def expect_packages() -> tuple[Any, Any]:
-    """pyarrow.parquet and PIL.Image, or the line that installs them."""
-    try:
+def packages() -> tuple[Any, Any]:
+    """pyarrow.parquet and PIL.Image."""
+    with require("reading images from .parquet", "alive-papers[data]"):
         return import_module("pyarrow.parquet"), import_module("PIL.Image")
-    except ImportError as error:
-        raise AliveError(
-            f"reading parquet images needs pyarrow and Pillow, and {error.name or error} is not installed",
-            'Run pip install ".[data]" in your clone of alive',
-        ) from None
 
 
 def decode(path: Path, file: File, known: ImageSet) -> tuple[Tensor, Tensor, bool]:
     """Bytes [N, C, H, W], labels [N], and whether any image was stored as JPEG and so lost detail."""
-    parquet, pictures = expect_packages()
+    parquet, pictures = packages()
     found = sha256_of(path)
     sums = f"sha256 expected {file.sha256} of {file.size} bytes, found {found} of {path.stat().st_size}"
     if path.stat().st_size == file.size and found != file.sha256:

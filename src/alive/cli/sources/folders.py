@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...errors import AliveError
+from ...errors import AliveError, require
 from ...gate import Allowance
 
 PREFIX = "hf:"
@@ -77,12 +77,8 @@ def model(source: str) -> nn.Module:
             f"{path} holds {ADAPTER}, an adapter, which is code from elsewhere",
             "Merge it into its model, and save that",
         )
-    try:
+    with require(source, "alive[huggingface]"):
         import transformers
-    except ImportError:
-        raise AliveError(
-            f"{source} needs transformers, which is not installed", "Run pip install transformers"
-        ) from None
     with _quiet(transformers):
         try:
             local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from scipy.linalg import qr
 from torch import Tensor, fx, nn
 
 from ..reading import replace_module
@@ -112,17 +111,22 @@ def _way(reading: Reading, space: Space) -> tuple[fx.Node | None, set[str]] | No
 
 
 def independent(rows: Tensor, tolerance: float) -> list[int]:
-    """Rows that all others are combinations of, as few as there can be.
+    """Rows that all others are combinations of, as few as there can be: Gram and Schmidt, the farthest row first.
 
     >>> independent(torch.tensor([[1.0, 0.0], [2.0, 0.0], [1.0, 1.0]]).double(), 1e-9)
     [0, 2]
     """
-    norms = rows.norm(dim=1).clamp(min=torch.finfo(torch.float64).tiny)
-    triangle, order = qr((rows / norms[:, None]).numpy().T, mode="r", pivoting=True)
-    size = torch.from_numpy(triangle).diagonal().abs()
-    rank = int((size > tolerance * float(size[0])).sum())
-    # Of rows that are equally far from all others, the first is named.
-    return sorted(int(place) for place in order[:rank])
+    left = rows / rows.norm(dim=1).clamp(min=torch.finfo(torch.float64).tiny)[:, None]
+    basis: list[int] = []
+    for _ in range(min(rows.shape)):
+        far = left.norm(dim=1)
+        place = int((far >= (1 - 1e-9) * far.max()).nonzero()[0])  # of rows that are equally far, the first
+        if far[place] <= (tolerance if basis else 0):
+            break
+        basis.append(place)
+        way = left[place] / far[place]
+        left.addr_(left @ way, way, alpha=-1)
+    return sorted(basis)
 
 
 def _express(space: Space, found: Linear, rows: Tensor, basis: Sequence[int], journal: Journal) -> list[Gone]:

@@ -19,7 +19,6 @@ from ..fold import merge_batch_norm_
 from ..reading import copied, evaluating
 from .boxes import Box, box_of
 from .calls import Call, Calls
-from .certified import certify_units
 from .graph import Layer, Reading, Space
 from .merge import fuse_linear, merge_linear
 from .observed import Ends, observe, provoke
@@ -84,6 +83,8 @@ def shrink(
         if region is None:
             ends = observe(reading, judged, size)
         else:
+            from .certified import certify_units  # which needs scipy
+
             ends = provoke(reading, region, chain(judged, calls), size)
             ends, proofs = certify_units(reading, region, ends, time_limit)
         operation = Operation(root, reading, ends, trial)

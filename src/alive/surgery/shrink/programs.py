@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import csr_array, hstack, vstack
 from torch import Tensor
 
+from ...errors import require
 from .bounds import OUTWARD, Variables
+
+with require("shrinking over a box", "alive[programs]"):
+    from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+    from scipy.sparse import csr_array, hstack, vstack
 
 Array = NDArray[np.float64]
 SOLVER = 1e-6  # how far the solver may be off in an integer program, of the size of its terms

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-from alive.errors import AliveError
+from alive.errors import AliveError, require
 from alive.processes import cores
 
 KNOCK = 5.0  # seconds in which the address must answer
@@ -85,11 +85,8 @@ def _connected() -> bool:
 
 
 def _imported() -> Any:
-    try:
+    with require("--on ray", "alive-papers[ray]"):
         return import_module("ray")
-    except ImportError:
-        cure = 'Run pip install ".[ray]" in your clone of alive'
-        raise AliveError("Ray is not installed", cure) from None
 
 
 def _join(ray: Any, address: str, threads: int | None) -> None:

@@ -12,7 +12,7 @@ from alive.errors import AliveError, expect_one_of
 from ..catalogue import CATALOGUE, File, ImageSet
 from ..idx import gunzipped, uncompressed
 from ..image_sets import opened
-from ..parquet import expect_packages
+from ..parquet import packages
 from . import places
 from .fetch import TRIES, Report, fetch
 from .take import take
@@ -40,7 +40,7 @@ def get(
     expect_one_of("image data", name, CATALOGUE)
     known = CATALOGUE[name]
     if known.parquet:
-        expect_packages()
+        packages()
     folder = _root(into) / name
     if (there := _there(known, folder)) is not None:
         return folder, there
