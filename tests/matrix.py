@@ -1,6 +1,6 @@
 """alive under other Pythons and torches: `make matrix`, or `python tests/matrix.py --help`.
 
-For each Python found and each torch asked for: an environment of its own, the built wheel, the README's ten lines, a
+For each Python found and each torch asked for: an environment of its own, the built wheels, the README's ten lines, a
 census by the command line, and the tests of the rooms that lean on torch. Prints one row of a table for each.
 """
 
@@ -20,7 +20,8 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 TORCHES = ("2.6.0", "2.13.0")
 ROOMS = ("functional", "provenance", "taps", "penalties", "diagnosis", "nn", "surgery", "theory", "data")
 ALONE = ("test_torch_private.py", "test_public.py", "test_cli.py")
-TOOLS = ("pytest", "hypothesis", "pytest-xdist", "transformers", "cooper-optim", "onnx", "onnxscript", "onnxruntime")
+EXTRAS = ("fast", "programs", "sklearn", "data", "export")
+TOOLS = ("pytest", "hypothesis", "pytest-xdist", "transformers", "cooper-optim")
 ASK = "import platform, torch, numpy; print(platform.python_version(), torch.__version__, numpy.__version__)"
 
 
@@ -29,10 +30,10 @@ def main() -> None:
     asked = _asked()
     print("| Python | torch | numpy | README | command line | tests |\n|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        wheel = asked.wheel or _built(Path(folder))
+        wheels = asked.wheels or _built(Path(folder))
         for python in asked.python:
             for torch in ["own"] if asked.own else asked.torch:
-                print(_row(python, torch, wheel, asked.rest), flush=True)
+                print(_row(python, torch, wheels, asked.rest), flush=True)
 
 
 def _asked() -> argparse.Namespace:
@@ -42,23 +43,24 @@ def _asked() -> argparse.Namespace:
         "--torch", nargs="+", default=TORCHES, help="releases; on Linux each may bring gigabytes of CUDA"
     )
     parser.add_argument("--own", action="store_true", help="take the torch that each Python has already")
-    parser.add_argument("--wheel", type=Path, help="a wheel of alive; by default it is built")
+    parser.add_argument("--wheels", type=Path, nargs=2, help="of alive and alive-papers; by default they are built")
     parser.add_argument("rest", nargs="*", help="tests; by default those that lean on torch")
     return parser.parse_args()
 
 
-def _built(folder: Path) -> Path:
-    _run([sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT])
-    return next(folder.glob("*.whl"))
+def _built(folder: Path) -> list[Path]:
+    for source in (ROOT, ROOT / "papers"):
+        _run([sys.executable, "-m", "build", "--wheel", "--outdir", folder, source])
+    return list(folder.glob("*.whl"))
 
 
-def _row(name: str, torch: str, wheel: Path, tests: list[str]) -> str:
+def _row(name: str, torch: str, wheels: list[Path], tests: list[str]) -> str:
     python = _found(name)
     if python is None:
         return f"| {name} | {torch} | | not run: there is no such Python here | | |"
     with tempfile.TemporaryDirectory() as folder:
         try:
-            inside = _environment(Path(folder), python, torch, wheel)
+            inside = _environment(Path(folder), python, torch, wheels)
         except subprocess.CalledProcessError as error:
             said = (error.stderr or error.stdout or "").strip().splitlines() or ["?"]
             return f"| {name} | {torch} | | not run: {said[-1][:120]} | | |"
@@ -79,19 +81,27 @@ def _found(name: str) -> str | None:
     return None
 
 
-def _environment(folder: Path, python: str, torch: str, wheel: Path) -> Path:
-    """An environment with alive, its needs and the tools of the tests; returns the folder of its programs."""
+def _environment(folder: Path, python: str, torch: str, wheels: list[Path]) -> Path:
+    """An environment with both packages, their needs and the tools of the tests; gives the folder of its programs."""
     own = torch == "own"
     _run([python, "-m", "venv", *["--system-site-packages"] * own, folder / "venv"])
     inside = folder / "venv" / "bin"
-    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    needs = [need for need in needs if not need.startswith("torch")]
     pip = [inside / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if not own:
         _run([*pip, f"torch=={torch}"])
-    _run([*pip, *needs, *TOOLS])
-    _run([*pip, "--no-deps", wheel])
+    _run([*pip, *_needs(), *TOOLS])
+    _run([*pip, "--no-deps", *wheels])
     return inside
+
+
+def _needs() -> list[str]:
+    """What both packages need, and the extras that the tests of the rooms ask for, but torch and alive itself."""
+    library, laboratory = (
+        tomllib.loads((ROOT / f"{part}pyproject.toml").read_text())["project"] for part in ("", "papers/")
+    )
+    extras = [need for extra in EXTRAS for need in library["optional-dependencies"][extra]]
+    needs = [*library["dependencies"], *extras, *laboratory["dependencies"]]
+    return [need for need in needs if not need.startswith(("torch", "alive"))]
 
 
 def _used(inside: Path, folder: Path, tests: list[str]) -> list[str]:

@@ -41,6 +41,11 @@ def test_import_contracts_name_every_room():
             assert rooms - named - {"__init__"} <= HOMES[contract["forbidden_modules"][0]]
 
 
+def test_the_laboratory_has_the_version_of_the_library():
+    papers = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text())["project"]
+    assert papers["version"] == alive.__version__
+
+
 def test_exported_names_are_used_or_documented():
     """In some other package, a test or a document. A name that nobody needs is not exported."""
     assert unused(sources(), readers()) == {}

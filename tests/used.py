@@ -1,4 +1,4 @@
-"""A built wheel in an empty environment, used as a newcomer would: `python tests/used.py dist/alive-*.whl`."""
+"""Both built wheels in an empty environment, used as a newcomer would: `python tests/used.py dist/*.whl`."""
 
 from __future__ import annotations
 
@@ -26,26 +26,41 @@ def make_data():
 
 
 def main() -> None:
-    """Install it, then the README's ten lines, the demo, the lab and a census; the first failure ends it."""
-    wheel = Path(sys.argv[1]).resolve()
+    """The library alone, then with the laboratory beside it; the first failure ends it."""
+    library, laboratory = sorted(
+        (Path(each).resolve() for each in sys.argv[1:3]), key=lambda wheel: "papers" in wheel.name
+    )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         inside = folder / "venv" / "bin"
+        alive = inside / "alive"
         step("an empty environment", [sys.executable, "-m", "venv", folder / "venv"], folder)
         pip = [inside / "pip", "install", "--quiet", "--disable-pip-version-check", "-c", ROOT / "constraints.txt"]
-        step("pip install", [*pip, wheel], folder)
+        step("pip install alive", [*pip, library], folder)
         lines = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
         assert lines
         (folder / "ten.py").write_text(lines[1])
         (folder / "mine.py").write_text(MINE)
         where = step("where it is", [inside / "python", "-c", "import alive; print(alive.__file__)"], folder)
         assert str(folder) in where, where
-        step("the README's ten lines", [inside / "python", "ten.py"], folder)
-        step("alive --version", [inside / "alive", "--version"], folder)
-        step("alive census", [inside / "alive", "census", "mine:make_model", "--gradient"], folder)
-        step("alive lab", [inside / "alive", "lab", "--out", "lab.html"], folder)
-        step("alive report --all", [inside / "alive", "report", "--all"], folder)
-        step("alive demo", [inside / "alive", "demo"], folder)
+        slow = step("the README's ten lines", [inside / "python", "ten.py"], folder)
+        assert slow.count('pip install "alive[fast]"') == 1, slow
+        step("alive --version", [alive, "--version"], folder)
+        step("alive census", [alive, "census", "mine:make_model", "--gradient"], folder)
+        step("alive train", [alive, "train", "mine:make_model", "--sep-up", "1", "--epochs", "3"], folder)
+        step("alive cure --help", [alive, "cure", "--help"], folder)
+        absent = step("alive demo is not there", [alive, "demo"], folder, code=2)
+        assert "alive-papers, which is not installed" in absent, absent
+        boxed = step(
+            "alive shrink --box lacks scipy", [alive, "shrink", "mine:make_model", "--box=-1,1"], folder, code=2
+        )
+        assert 'pip install "alive[programs]"' in boxed, boxed
+        step('pip install "alive[programs]"', [*pip, "alive[programs]"], folder)
+        step("alive shrink --box", [alive, "shrink", "mine:make_model", "--box=-1,1"], folder)
+        step("pip install alive-papers", [*pip, laboratory], folder)
+        step("alive lab", [alive, "lab", "--out", "lab.html"], folder)
+        step("alive report --all", [alive, "report", "--all"], folder)
+        step("alive demo", [alive, "demo"], folder)
         made = [
             "lab.html",
             "alive-demo/alive-over-time.png",
@@ -55,16 +70,19 @@ def main() -> None:
         assert all((folder / each).stat().st_size > 10_000 for each in made)
 
 
-def step(name: str, command: list[object], folder: Path) -> str:
-    """Run it; one line that says how long it took."""
+def step(name: str, command: list[object], folder: Path, *, code: int = 0) -> str:
+    """Run it; one line that says how long it took and how large the folder is by then. Gives all that was printed."""
     began = time.monotonic()
     quiet = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL"))}
     words = [str(each) for each in command]
     done = subprocess.run(words, cwd=folder, env=quiet, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{name}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
-    print(f"{name}: ok, {time.monotonic() - began:.0f} s", flush=True)
-    return done.stdout
+    said = f"{done.stdout}\n{done.stderr}"
+    if done.returncode != code:
+        sys.exit(f"{name}: exit code {done.returncode}\n{said}")
+    took = time.monotonic() - began
+    size = sum(file.lstat().st_size for file in folder.rglob("*")) / 1e6
+    print(f"{name}: ok, {took:.0f} s; {size:,.0f} MB", flush=True)
+    return said
 
 
 if __name__ == "__main__":
