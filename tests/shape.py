@@ -1,19 +1,25 @@
-"""The shape of the source in figures: `python tests/shape.py [folder]` prints them.
+"""The shape of the source in figures, of library and laboratory: `python tests/shape.py` prints them.
 
-Functions by length, names that one module takes from another although they are private, exported names and lines.
+Lines, functions by length, names that occur twice, private names that are taken elsewhere, what an import reaches.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 import sys
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from statistics import median, quantiles
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "alive"
+LABORATORY = ROOT / "papers" / "src" / "alive_papers"
 Taken = tuple[tuple[str, ...], str]  # a package by its parts, and a name of it
 
 
@@ -154,20 +160,166 @@ def readers() -> dict[str, str]:
     return {str(path): path.read_text() for path in paths}
 
 
-def main(folder: Path) -> None:
-    """Print the figures of one folder of source."""
-    modules = sources(folder)
-    lengths = [length for length, _ in function_lengths(modules)]
-    ours, others = private_accesses(modules)
-    names = exported(modules)
-    print("files", len(modules), "lines", sum(len(p.read_text().splitlines()) for p in folder.rglob("*.py")))
-    print("functions", len(lengths), "median", median(lengths), "p90", quantiles(lengths, n=10)[8], "max", max(lengths))
-    print("longest", function_lengths(modules)[-3:])
-    print("private names of ours across modules", len(ours), *ours, sep="\n  ")
-    print("private names of others", len(others), *others, sep="\n  ")
-    print("exported names", sum(map(len, names.values())), "in", len(names), "packages")
-    print("used by nobody", unused(modules, readers()))
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+PARTICIPLE = re.compile(
+    r".*(ed|ing)|begun|bent|born|bound|brought|built|caught|chosen|cut|done|drawn|driven|fed|felt|fit|found|given|gone"
+    r"|grown|had|heard|held|hidden|kept|known|laid|led|left|lent|let|lost|made|meant|met|paid|put|said|seen|sent|set"
+    r"|shown|shut|sought|spent|split|spread|stood|taken|taught|told|torn|understood|won|worn|woven|written"
+)
+SAME_AS_ITS_VERB = re.compile("cut|fit|let|put|set|shut|split|spread|embed|exceed|feed|need|proceed|seed|shed|speed")
+
+
+def is_participle(name: str) -> bool:
+    """Whether a function is called by what was done rather than by what it does: `kept`, `_chosen_by`, `joining`.
+
+    >>> [name for name in ("kept", "_moved_to", "seed", "set_rate", "keep", "running") if is_participle(name)]
+    ['kept', '_moved_to', 'running']
+    """
+    first, *rest = name.strip("_").split("_")
+    if SAME_AS_ITS_VERB.fullmatch(first) and (rest or first.endswith("eed")):  # set_rate does something
+        return False
+    return PARTICIPLE.fullmatch(first) is not None
+
+
+def functions(modules: dict[str, ast.Module]) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function and method, with the file it is in."""
+    for path, module in modules.items():
+        for node in ast.walk(module):
+            if isinstance(node, Function):
+                yield path, node
+
+
+def called_once(modules: dict[str, ast.Module]) -> list[str]:
+    """Private functions whose name occurs once beside their definition; a method's overridings count as one."""
+    used = Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for module in modules.values()
+        for node in ast.walk(module)
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
+    found = ((path, node) for path, node in functions(modules) if is_private(node.name))
+    return [f"{path}:{node.name} {node.end_lineno - node.lineno + 1}" for path, node in found if used[node.name] == 1]
+
+
+def twice(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """Names that several files, or several classes, have; with where."""
+    places = defaultdict(list)
+    for path, module in modules.items():
+        if not path.endswith("__init__.py"):
+            places[Path(path).name].append(path)
+        for node in module.body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(path)
+    return {name: paths for name, paths in sorted(places.items()) if len(paths) > 1}
+
+
+def past_the_door(modules: dict[str, ast.Module], package: str) -> list[str]:
+    """Imports from the inside of another room, past what its `__init__` offers."""
+    found = []
+    for path, module in modules.items():
+        here = (package, *Path(path).parent.parts)
+        for node in ast.walk(module):
+            if isinstance(node, ast.ImportFrom):
+                base = here[: len(here) - node.level + 1] if node.level else ()
+                source = (*base, *(node.module or "").split("."))
+                inside = [part for part in source[2:] if part]
+                if source[0] == package and inside and source[1:2] != here[1:2]:
+                    found.append(f"{path}:{node.lineno} {'.'.join(source)}")
+    return found
+
+
+def largest_classes(modules: dict[str, ast.Module]) -> list[str]:
+    """The ten longest classes: lines, fields (declared, or set on self), methods."""
+    found = []
+    for path, module in modules.items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef):
+                methods = [each for each in node.body if isinstance(each, Function)]
+                fields = {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
+                for each in ast.walk(node):
+                    if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+                        fields |= {each.attr} if ast.unparse(each.value) == "self" else set()
+                found.append((node.end_lineno - node.lineno + 1, f"{path}:{node.name}", len(fields), len(methods)))
+    ten = sorted(found, reverse=True)[:10]
+    return [f"{name} {lines} lines, {fields} fields, {methods} methods" for lines, name, fields, methods in ten]
+
+
+ATTACHED = """
+import alive, torch
+from torch import nn
+model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+with alive.Jumpstart(model) as keep:
+    model(torch.randn(3, 2))
+    keep.penalty().backward()
+"""
+COUNTED = """
+import contextlib, io, sys
+from alive import cli
+sys.argv = ["alive", "census", "50x4"]
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    cli.main()
+"""
+REACHED = """
+import sys
+from pathlib import Path
+mine = {m.__file__ for name, m in sys.modules.items() if name.split(".")[0] == "alive" and m.__file__}
+print(len(mine), sum(len(Path(file).read_text().splitlines()) for file in mine))
+"""
+
+
+def reached(code: str) -> tuple[int, int]:
+    """Files and lines of the library that are imported by the time some code has run, in a process of its own."""
+    own = os.environ | {"PYTHONPATH": str(SOURCE.parent)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code + REACHED], env=own, capture_output=True, text=True, check=True
+    )
+    files, lines = done.stdout.split()[-2:]
+    return int(files), int(lines)
+
+
+def size(folder: Path) -> tuple[int, int]:
+    """Files and lines below a folder."""
+    files = list(folder.rglob("*.py"))
+    return len(files), sum(len(file.read_text().splitlines()) for file in files)
+
+
+def show(title: str, found: list[str]) -> None:
+    """How many, and which."""
+    print(f"{title}: {len(found)}", *found, sep="\n  ")
+
+
+def main() -> None:
+    """Print the figures of the library and of the laboratory."""
+    for project in ("", "papers"):
+        needs = tomllib.loads((ROOT / project / "pyproject.toml").read_text())["project"]["dependencies"]
+        print("hard dependencies", project or "alive", len(needs), *needs)
+    for folder in (SOURCE, LABORATORY, ROOT / "tests", ROOT / "papers" / "tests"):
+        files, lines = size(folder)
+        print(folder.relative_to(ROOT), files, "files", lines, "lines")
+    for name, code in {"a Jumpstart, attached and asked": ATTACHED, "alive census 50x4": COUNTED}.items():
+        files, lines = reached(code)
+        print(name, "reaches", files, "files", lines, "lines")
+    for folder in (SOURCE, LABORATORY):
+        print(f"\n{folder.name}")
+        modules = sources(folder)
+        lengths = function_lengths(modules)
+        only = [length for length, _ in lengths]
+        print("functions", len(only), "median", median(only), "p90", quantiles(only, n=10)[8], "max", max(only))
+        show("longest functions", [f"{name} {length}" for length, name in lengths[-3:]])
+        show("largest classes", largest_classes(modules))
+        show("names of files and classes that occur twice", [f"{n}: {' '.join(p)}" for n, p in twice(modules).items()])
+        show(
+            "functions named by participles", [f"{p}:{f.name}" for p, f in functions(modules) if is_participle(f.name)]
+        )
+        show("private functions called once, with their lines", called_once(modules))
+        show("imports past the door of another room", past_the_door(modules, folder.name))
+        ours, others = private_accesses(modules)
+        show("private names of ours across modules", ours)
+        show("private names of others", others)
+    names = exported(sources())
+    print("\nexported names of alive", sum(map(len, names.values())), "in", len(names), "packages")
+    print("used by nobody", unused(sources(), readers()))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE)
+    main()

@@ -162,7 +162,8 @@ def test_the_citation_is_of_this_version_and_names_the_papers():
 
 
 def test_every_extra_is_documented():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    parts = ROOT / "pyproject.toml", ROOT / "papers" / "pyproject.toml"
+    extras = [name for part in parts for name in tomllib.loads(part.read_text())["project"]["optional-dependencies"]]
     text = (DOCS / "install.md").read_text()
     assert [name for name in extras if f"`{name}`" not in text] == []
 
