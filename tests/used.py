@@ -47,7 +47,8 @@ def main() -> None:
         assert slow.count('pip install "alive[fast]"') == 1, slow
         step("alive --version", [alive, "--version"], folder)
         step("alive census", [alive, "census", "mine:make_model", "--gradient"], folder)
-        step("alive train", [alive, "train", "mine:make_model", "--jumpstart", "UP", "--epochs", "3"], folder)
+        told = step("alive train", [alive, "train", "mine:make_model", "--jumpstart", "UP", "--epochs", "3"], folder)
+        assert told.count('pip install "alive[fast]"') == 1, told
         step("alive cure --help", [alive, "cure", "--help"], folder)
         absent = step("alive demo is not there", [alive, "demo"], folder, code=2)
         assert "alive-papers, which is not installed" in absent, absent

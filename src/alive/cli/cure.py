@@ -72,6 +72,7 @@ def cure(
     """
     from .. import race
     from ..files import expect_writable
+    from ..functional.way import compiler_fault
     from . import sources
 
     if html is not None:
@@ -80,7 +81,7 @@ def cure(
     typed = sources.Typed(model, data, target=target, **made, seed=seed)
     with interruptible(), pure(as_json), traced(whole):
         make, given, source, notes = _opened(typed)
-        note(notes)
+        note((*notes, *filter(None, [compiler_fault()])))
         found = race.cure(
             make,
             given,

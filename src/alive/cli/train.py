@@ -58,6 +58,7 @@ def train(
 ) -> None:
     """Train one network, with or without the penalty; Ctrl-C and SIGTERM leave a checkpoint to resume from."""
     from .. import train as training
+    from ..functional.way import compiler_fault
     from ..penalties import Jumpstart
     from . import sources
 
@@ -78,6 +79,8 @@ def train(
         task, network, points = _opened(typed, loss, settings, ranks)
         if resume and checkpoint is not None and ranks.is_main and not checkpoint.exists():
             note((f"there is no checkpoint {checkpoint} yet: training begins",))
+        if jumpstart is not None and ranks.is_main and compiler_fault():
+            note((compiler_fault(),))
         keep = Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) if jumpstart is not None else None
         with keep or nullcontext():
             result = training.train(

@@ -22,15 +22,22 @@ PRICE = "steps with the penalty take up to four times as long in thin networks, 
 
 
 @cache
-def has_compiler() -> bool:
-    """Whether numba is here; where it is not, the penalty is measured by torch, and that is said once."""
+def compiler_fault() -> str:
+    """Why numba cannot be taken, what that costs and how to get it; empty where it can."""
     try:
         with require("the fast penalty on a CPU", "alive[fast]"):
             import numba  # noqa: F401
     except AliveError as error:
-        warnings.warn(f"{error} Without it {PRICE}", stacklevel=2)
-        return False
-    return True
+        return f"{error} Without it {PRICE}"
+    return ""
+
+
+@cache
+def has_compiler() -> bool:
+    """Whether numba is here; where it is not, the penalty is measured by torch, and that is said once."""
+    if compiler_fault():
+        warnings.warn(compiler_fault(), stacklevel=2)
+    return not compiler_fault()
 
 
 class Way:
