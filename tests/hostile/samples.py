@@ -23,7 +23,7 @@ from torch import nn
 from alive.errors import AliveError
 from alive.history import watch
 from alive.nn import Rectangular
-from alive.race.laps import Lap, Mark
+from alive.race.laps import Lap, Laps, Mark
 from alive_papers.clinic import Trial
 
 FILE, HERE = "FILE", "HERE"
@@ -204,11 +204,7 @@ def _lines(records: list[Any]) -> bytes:
 
 def _laps(file: Path) -> object:
     """What a race reads of earlier ones."""
-    from alive.race import laps
-
-    if hasattr(laps, "read_laps"):  # of the version that kept lines
-        return laps.read_laps(file)
-    with laps.Laps(file) as store:
+    with Laps(file) as store:
         return store.all()
 
 

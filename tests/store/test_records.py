@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sqlite3
 from dataclasses import asdict
@@ -141,6 +142,46 @@ def test_any_damage_of_old_lines_is_one_sentence_or_rows(tmp_path: Path, seed: i
         for beside in tmp_path.glob("runs.sqlite*"):
             beside.unlink()
     assert 20 < refused < 100
+
+
+ROW = asdict(Trial("zeros", "nothing", 0, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (ROW | {"patient": ["zeros"]}, "patient must be str, got ['zeros']"),
+        (ROW | {"cure": {"a": []}}, "cure must be str, got {'a': []}"),
+        (ROW | {"seed": [0]}, "seed must be int, got [0]"),
+        (ROW | {"score": 10**309}, "score must be float, got 1000"),
+        ({name: ROW[name] for name in ROW if name != "seed"}, "missing a required argument: 'seed'"),
+        (ROW | {"more": None}, "got an unexpected keyword argument 'more'"),
+        ([["zeros"], "nothing", 0, 0.5], "it must be Trial, got [['zeros']"),
+    ],
+)
+def test_a_row_that_is_no_trial_is_said_by_its_name(tmp_path: Path, row: object, said: str) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(AliveError, match=re.escape(f"rows.jsonl holds no trials: {said}")):
+        Trials(tmp_path / "rows.jsonl")
+    assert not (tmp_path / "rows.sqlite").exists()
+
+
+@pytest.mark.parametrize("depth", [10, 400, 600, 900, 100_000])
+@pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"a":', "}")])
+def test_lines_nested_too_deep_are_refused(tmp_path: Path, depth: int, begin: str, end: str) -> None:
+    old, inner = tmp_path / "runs.jsonl", f"{begin * depth}1{end * depth}"
+    old.write_text(json.dumps(asdict(lap(0))).replace('{"dead": 1}', inner) + "\n")
+    try:
+        with Laps(old) as store:
+            held, level = store.all()[0].before["units"], 0
+    except AliveError as error:
+        assert depth > 10
+        assert "holds no runs of a race: " in str(error)  # noqa: PT017
+        assert not (tmp_path / "runs.sqlite").exists()
+        return
+    while held != 1:
+        held, level = held["a"] if isinstance(held, dict) else held[0], level + 1
+    assert level == depth < 100_000
 
 
 # Damage, and what is no file of ours.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
+from inspect import signature
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_origin, get_type_hints
@@ -106,22 +108,23 @@ class Records(Database, Generic[Kind]):
         with self._guarded():
             if self._db.execute("SELECT 1 FROM records WHERE key = ?", (mark,)).fetchone():
                 return ""
-        records = {text_of(record.key): record for record in self._lines(lines)}  # of two, the later one
+        records = self._lines(lines)
         with self._transaction():
             for key, record in records.items():
-                self._insert(self.KIND.__name__, key, asdict(record))
+                self._insert(self.KIND.__name__, key, record)
             self._insert("carried", mark, hashlib.sha256(lines.read_bytes()).hexdigest())
         return (
             f"{len(records)} {self.HOLDS} were carried over from {lines} into {self.path}; the old file is left alone"
         )
 
-    def _lines(self, path: Path) -> Iterable[Kind]:
-        """What a file of lines holds; nothing where there is none. A name may hold what else would end a line."""
+    def _lines(self, path: Path) -> dict[str, dict[str, Any]]:
+        """What a file of lines holds, by keys; of two, the later one. A name may hold what else would end a line."""
         if not _is_lines(path):
-            return []
+            return {}
         try:
             found = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-            return [typed(self.KIND, each) for each in found]
+            records: list[Kind] = [typed(self.KIND, each) for each in found]
+            return {text_of(record.key): asdict(record) for record in records}  # refuses what is nested too deep
         except OSError as error:
             raise AliveError(f"cannot read {path}: {error.strerror}", f"Name another file with {self.OPTION}") from None
         except (ValueError, TypeError, RecursionError) as error:
@@ -154,8 +157,8 @@ def text_of(key: Key) -> str:
     return json.dumps(list(key))
 
 
-def typed(kind: Any, value: Any) -> Any:
-    """A value that JSON gave as what it was when it was written; ValueError where it is something else.
+def typed(kind: Any, value: Any, name: str = "it") -> Any:
+    """A value that JSON gave as what it was when it was written; an error that names it where it is something else.
 
     >>> typed(tuple[int | None, ...], [1, None])
     (1, None)
@@ -164,17 +167,15 @@ def typed(kind: Any, value: Any) -> Any:
     if kind is Any or (kind is NoneType and value is None):
         return value
     if origin is UnionType:
-        return typed(next(each for each in inner if (each is NoneType) == (value is None)), value)
-    if hasattr(kind, "_fields") and isinstance(value, list):
-        hints = get_type_hints(kind)
-        return kind(*(typed(hints[name], each) for name, each in zip(kind._fields, value, strict=True)))
-    if hasattr(kind, "__dataclass_fields__") and isinstance(value, dict):
-        hints = get_type_hints(kind)
-        return kind(**{name: typed(hints.get(name, NoneType), each) for name, each in value.items()})
+        return typed(next(each for each in inner if (each is NoneType) == (value is None)), value, name)
+    if (hasattr(kind, "_fields") and isinstance(value, list)) or (is_dataclass(kind) and isinstance(value, dict)):
+        hints, parts = get_type_hints(kind), signature(kind)
+        given = (parts.bind(*value) if isinstance(value, list) else parts.bind(**value)).arguments
+        return kind(**{part: typed(hints[part], each, part) for part, each in given.items()})
     if origin is tuple and isinstance(value, list):
-        return tuple(typed(inner[0], each) for each in value)
-    if kind is float and type(value) is int:
+        return tuple(typed(inner[0], each, f"each of {name}") for each in value)
+    if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
         return float(value)
     if type(value) is not (origin or kind):
-        raise ValueError(f"{getattr(kind, '__name__', kind)} expected, got {str(value)[:40]!r}")
+        raise ValueError(f"{name} must be {getattr(kind, '__name__', kind)}, got {repr(value)[:40]}")
     return value
