@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from scipy.optimize import Bounds, LinearConstraint, milp
 from shrink_models import copy, dense, forget, kill, lift, residual, seeded, still
 from torch import Tensor, nn
@@ -365,6 +367,28 @@ def test_the_small_network_lives_in_a_file(tmp_path):
     with torch.no_grad():
         assert (planted.net(x).argmax(1).numpy() == said.argmax(1)).all()
         assert np.abs(planted.net(x).numpy() - said).max() <= 1e-5 * np.abs(said).max()
+
+
+@pytest.mark.parametrize(
+    ("layer", "said"),
+    [
+        ([{}, {}], "a layer '{}' that alive shrink does not write"),
+        ([["Linear"], {}], r"a layer \"\['Linear'\]\" that"),
+        (["Dropout", {"p": 0.5}], "a layer 'Dropout' that"),
+        (["Linear", {"in_features": 2}], "a layer 'Linear' that"),
+        (["Linear", {"in_features": {}, "out_features": 3, "bias": True}], "a layer that is none: Linear with"),
+        (["Linear", {"in_features": 10**9, "out_features": 3, "bias": True}], "not of the size that is said"),
+        (["Linear", 3], "cannot be read"),
+        (["Linear"], "cannot be read"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_file_that_says_something_else_of_a_layer_is_refused_in_one_line(tmp_path, layer, said):
+    net, header = nn.Sequential(nn.Linear(2, 3)), json.dumps({"0": layer})
+    save_file(net.state_dict(), tmp_path / "small.safetensors", {"shrunk": header})
+    with pytest.raises(AliveError, match=said) as told:
+        load_shrunk(net, tmp_path / "small.safetensors")
+    assert "\n" not in str(told.value)
 
 
 # The difference of two networks over a box, as large as it can be: an integer program that shares no code with alive.

@@ -93,7 +93,7 @@ def resized(model: nn.Module, header: str, state: dict[str, Tensor]) -> nn.Modul
 def _layers(header: str) -> list[tuple[str, str, dict[str, Any]]]:
     """Each layer with its path, kind and arguments."""
     try:
-        found = [(path, name, dict(arguments)) for path, (name, arguments) in json.loads(header).items()]
+        found = [(path, str(name), dict(arguments)) for path, (name, arguments) in json.loads(header).items()]
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise AliveError(f"what is said of the layers cannot be read: {error}", "Write the file anew") from None
     return found
