@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,8 +16,11 @@ from .errors import AliveError
 from .processes import STALE, exists, host
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file in one step, through a neighbour that is safely on disk first; links and permissions stay."""
+def write_atomically(path: Path, data: bytes, seal: Callable[[int], object] | None = None) -> None:
+    """Replace a file in one step, through a neighbour that is safely on disk first; links and permissions stay.
+
+    `seal` is given the descriptor of the new file before that takes the place of the old one.
+    """
     try:
         target = _file(path)
         part = _neighbour(target, "part")
@@ -26,6 +30,8 @@ def write_atomically(path: Path, data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+                if seal is not None:
+                    seal(file.fileno())
             if target.exists():
                 shutil.copymode(target, part)
             os.replace(part, target)

@@ -6,7 +6,10 @@ import copy
 import gzip
 import json
 import operator
+import os
 import re
+import subprocess
+import sys
 from functools import reduce
 
 import pytest
@@ -110,6 +113,98 @@ def test_a_run_that_goes_on_keeps_what_came_before(tmp_path):
     with pytest.raises(AliveError, match=r"another network: its .* has 6 units, and this one's 9"):
         library.watch(network(9), X, every=1, path=path)(8)
     assert [moment.step for moment in History.read(path).moments] == [0, 2]
+
+
+WRITES = """
+import sys, torch, alive
+from torch import nn
+net = nn.Sequential(nn.Linear(3, 6), nn.ReLU())
+look = alive.watch(net, torch.ones(2, 3), every=1, path=sys.argv[1])
+look(0)
+print("wrote", flush=True)
+sys.stdin.readline()
+look(1)
+"""
+
+
+@pytest.fixture
+def other(tmp_path):
+    """Another program, which has written w.json once and goes on at a line on its stdin."""
+    pytest.importorskip("fcntl")
+    words = [sys.executable, "-c", WRITES, str(tmp_path / "w.json")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "wrote\n"
+        yield program
+        program.kill()
+
+
+def tiny() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 6), nn.ReLU())
+
+
+def test_a_file_that_another_program_writes_is_refused_while_it_runs(tmp_path, other):
+    path = tmp_path / "w.json"
+    before = path.read_bytes()
+    (tmp_path / "link.json").symlink_to(path)
+    for name in ("w.json", "link.json"):
+        with pytest.raises(AliveError, match=f"another program that runs now writes .*{name}. Choose another path"):
+            library.watch(tiny(), X, every=1, path=tmp_path / name)
+    assert path.read_bytes() == before
+    other.stdin.write("\n")
+    other.stdin.flush()
+    assert other.wait() == 0, "the first one goes on"
+    assert [moment.step for moment in History.read(path).moments] == [0, 1]
+    library.watch(tiny(), X, every=1, path=path)(2)
+    assert [moment.step for moment in History.read(path).moments] == [0, 1, 2]
+
+
+def test_a_killed_program_holds_nothing(tmp_path, other):
+    other.kill()
+    other.wait()
+    library.watch(tiny(), X, every=1, path=tmp_path / "w.json")(1)
+    assert [moment.step for moment in History.read(tmp_path / "w.json").moments] == [0, 1]
+
+
+def test_one_that_began_before_the_other_wrote_is_refused_at_its_first_census(tmp_path):
+    pytest.importorskip("fcntl")
+    look = library.watch(tiny(), X, every=1, path=tmp_path / "w.json")
+    words = [sys.executable, "-c", WRITES, str(tmp_path / "w.json")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "wrote\n"
+        with pytest.raises(AliveError, match="another program that runs now"):
+            look(0)
+        program.communicate("\n")
+    assert [moment.step for moment in History.read(tmp_path / "w.json").moments] == [0, 1]
+
+
+def test_of_two_in_one_program_the_later_one_writes(tmp_path):
+    pytest.importorskip("fcntl")
+    path = tmp_path / "w.json"
+    first, second = (library.watch(tiny(), X, every=1, path=path) for _ in range(2))
+    first(0), first(1), second(0)
+    with pytest.raises(
+        AliveError, match=r"another alive\.watch of this program writes .*w\.json too\. Give each its own"
+    ):
+        first(2)
+    second(1)
+    copy.deepcopy(second)(2)
+    with pytest.raises(AliveError, match=r"another alive\.watch"):
+        second(3)
+    assert [moment.step for moment in History.read(path).moments] == [0, 1, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_worker_that_outlives_its_program_holds_nothing(tmp_path):
+    """As a worker of a loader does for some seconds, when its program is killed."""
+    code = WRITES.replace("sys.stdin.readline()", "import os; os.fork() or input(); os._exit(0)")
+    words = [sys.executable, "-c", code, str(tmp_path / "w.json")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "wrote\n"
+        program.wait()  # its child waits for a line
+        library.watch(tiny(), X, every=1, path=tmp_path / "w.json")(1)
+        assert program.stdout.readable()
+        program.communicate("\n")
+    assert [moment.step for moment in History.read(tmp_path / "w.json").moments] == [0, 1]
 
 
 def test_a_census_that_fails_leaves_the_file_whole(tmp_path, monkeypatch):

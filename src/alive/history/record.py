@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import isfinite
@@ -182,8 +182,8 @@ class History:
             place = names.index(layer.name) + 1
         return History(tuple(known[name] for name in names), (*self.moments, moment))
 
-    def write(self, path: Path) -> None:
-        """Write the file, whole or not at all; a name that ends in .gz is compressed."""
+    def write(self, path: Path, seal: Callable[[int], object] | None = None) -> None:
+        """Write the file, whole or not at all; a name that ends in .gz is compressed. `seal`: `write_atomically`'s."""
         layers = [layer._asdict() for layer in self.layers]
         said = {
             "format": FORMAT,
@@ -192,7 +192,7 @@ class History:
             "moments": [m.to_dict() for m in self.moments],
         }
         text = json.dumps(said, separators=(",", ":"), allow_nan=False).encode()
-        write_atomically(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+        write_atomically(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text, seal)
 
     @classmethod
     def read(cls, path: Path) -> History:

@@ -16,6 +16,7 @@ from ..diagnosis import Census, census
 from ..diagnosis.census import OPTIONS
 from ..errors import AliveError, expect, expect_one_of
 from ..files import expect_writable
+from .lock import Lock
 from .record import History, Moment
 
 Log = Callable[[Mapping[str, float], int], Any]
@@ -35,7 +36,8 @@ def watch(
     probe    what to look at each time: the same forms as `alive.census` takes. A loader is read once, and its batches
              are kept, so that every census sees the same points
     path     file for the history: JSON, compressed if the name ends in .gz. After each census it is whole and up to
-             date. If it exists, a run that goes on at step s keeps what is before s and replaces the rest
+             date. If it exists, a run that goes on at step s keeps what is before s and replaces the rest. One that
+             another program writes just now is refused
     log      takes the numbers of each census: log(numbers, step)
     options  those of `alive.census`: gradient=True, layers, point_axis ...
 
@@ -64,8 +66,11 @@ class Watcher:
         self.history = History()
         self._log, self._options = log, dict(options)
         self._begun = False
+        self._lock: Lock | None = None
         if path is not None:
             expect_writable(path)
+            self._lock = Lock(path)
+            self._lock.expect_mine()
             self.history = History.read(path) if path.exists() else self.history
         with torch.random.fork_rng():  # a loader draws numbers when it is read
             self._probe = list(probe) if _is_read_once(probe) else probe
@@ -82,8 +87,9 @@ class Watcher:
         moment = Moment.of(int(step), found, {name: _number(name, value) for name, value in numbers.items()})
         self.history = self._kept(moment).plus(moment, found)
         self._begun = True
-        if self.path is not None:
-            self.history.write(self.path)
+        if self._lock is not None:
+            self._lock.expect_mine()
+            self.history.write(self._lock.path, self._lock.hold)
         if self._log is not None:
             self._log(moment.scalars, moment.step)
         return found
