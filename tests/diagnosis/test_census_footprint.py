@@ -39,6 +39,16 @@ def test_a_census_leaves_hooks_flags_state_and_gradients_alone(data: Tensor) -> 
     assert all(torch.equal(a, p.grad) for a, p in zip(slopes, model.parameters(), strict=True))
 
 
+def test_a_weight_that_changes_as_it_is_read_is_not_read() -> None:
+    """In training, each look at the weight turns the vectors from which it is computed."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4)), nn.ReLU(), nn.Linear(4, 1))
+    nn.init.normal_(model[0].bias)
+    state = copy.deepcopy(model.state_dict())
+    census(model, X)
+    assert all(torch.equal(state[key], value) for key, value in model.state_dict().items())
+
+
 def test_a_wrapper_keeps_its_training_flag_too() -> None:
     model = nn.DataParallel(nn.Sequential(nn.Linear(3, 4), nn.ReLU()))
     assert census(model, X).points.total == 10

@@ -47,7 +47,12 @@ def _has_moved(part: nn.Module) -> bool:
     if not isinstance(part, Layer) or part.bias is None or not _readable(part.bias):
         return False
     bias = part.bias.detach()
-    bound = (1 + 1e-3) / math.sqrt(max(1, part.weight[0].numel()))
+    # Not by part.weight: one that is computed as it is read, as by spectral_norm, may change what it is computed from.
+    if isinstance(part, nn.Linear):
+        fan_in = part.in_features
+    else:
+        fan_in = part.in_channels // part.groups * math.prod(part.kernel_size)
+    bound = (1 + 1e-3) / math.sqrt(max(1, fan_in))
     return bool((bias != bias[0]).any()) and not float(bias.abs().max()) <= bound
 
 
