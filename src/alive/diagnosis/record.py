@@ -7,7 +7,7 @@ its batches, in whichever process. Memory does not grow with the number of point
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
@@ -27,6 +27,7 @@ from .signal import UNMEASURED, Signal
 ALIVE = -1  # in `died_at`: the point reached the output
 BENDS_NOTHING, HAVE_MERGED, VANISHED, EXPLODED = "bends nothing", "merged", "vanished", "exploded"
 CUT_OFF = "cut off"
+NAMELESS = "points and units: in some batches its units are not known, and it may be another layer of the same place"
 BY_POSITION = "with the first input these are paired by position"
 
 
@@ -148,6 +149,12 @@ class LayerCensus:
             bottom=torch.minimum(self.bottom, other.bottom),
             **common,
         )
+
+    def uncounted(self, why: str) -> LayerCensus:
+        """The same where nothing can be told of its points and units, and why."""
+        values, points = max(self.values, len(self.top)), Tally(unknown=self.points.total)
+        top, bottom, unknown = self.top[:0], self.bottom[:0], tuple(dict.fromkeys((*self.unknown, why)))
+        return replace(self, top=top, bottom=bottom, points=points, values=values, unknown=unknown)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that was counted, as plain numbers."""
@@ -366,9 +373,13 @@ def together(a: Census, b: Census) -> Census:
     b = _renamed(a, b)
     ours, theirs = ({layer.name: layer for layer in census.layers} for census in (a, b))
     names = _merged(list(ours), list(theirs))
+    doubtful = _doubtful(ours, theirs)
     layers = tuple(
         ours[name].plus(theirs[name]) if name in ours and name in theirs else ours.get(name) or theirs[name]
         for name in names
+    )
+    layers = tuple(
+        layer.uncounted(NAMELESS) if layer.name in doubtful or NAMELESS in layer.unknown else layer for layer in layers
     )
     died_at = None
     if a.died_at is not None and b.died_at is not None:
@@ -380,6 +391,14 @@ def together(a: Census, b: Census) -> Census:
     )
     build, example = a.build or b.build, a.example or b.example
     return Census(layers, a.points.plus(b.points), died_at, tuple(unseen.values()), given, made, build, example)
+
+
+def _doubtful(ours: Mapping[str, LayerCensus], theirs: Mapping[str, LayerCensus]) -> set[str]:
+    """Layers that only one part has, where another, of unknown units, that only the other part has may be the same."""
+    alone = [[layer for name, layer in a.items() if name not in b] for a, b in ((ours, theirs), (theirs, ours))]
+    bases = [{_base(layer.name) for layer in some} for some in alone]
+    strange = {_base(layer.name) for some in alone for layer in some if layer.values}
+    return {layer.name for some in alone for layer in some if _base(layer.name) in strange & bases[0] & bases[1]}
 
 
 def _renamed(a: Census, b: Census) -> Census:
