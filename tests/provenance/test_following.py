@@ -72,6 +72,23 @@ def test_no_rule_fails() -> None:
     assert (layout.place.points, layout.place.units, layout.place.width) == ((0,), (1,), 2)
 
 
+def test_copied_weights_may_be_expanded_over_the_points() -> None:
+    class Expanded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 5))
+
+        def forward(self, x: Tensor) -> Tensor:
+            copied = self.weight.repeat(1, 1).expand(len(x), 4, 5)
+            return F.relu(torch.bmm(x, copied) - 2)
+
+    torch.manual_seed(0)
+    model, x = Expanded(), torch.randn(7, 3, 4)
+    (layer,) = census(model, x).layers
+    torch.testing.assert_close(layer.top, (x @ model.weight - 2).amax((0, 1)).detach())
+    assert layer.points.total == 7
+
+
 def test_a_pass_that_fails_leaves_no_mode_behind() -> None:
     class Fails(nn.Module):
         def __init__(self) -> None:

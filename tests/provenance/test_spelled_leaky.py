@@ -82,6 +82,22 @@ def test_what_is_noticed_by_its_values_alone_is_told_once_with_its_line(name: st
     assert "test_spelled_leaky.py:" in f"{unseen.name} {unseen.why}"
 
 
+LARGER: dict[str, Callable[[Tensor], Tensor]] = {
+    "amax": lambda z: torch.stack([z, torch.zeros_like(z)]).amax(0),
+    "max": lambda z: torch.stack([torch.zeros_like(z), z], -1).max(-1).values,
+    "min": lambda z: -torch.cat([-z[None], z.new_zeros(1, *z.shape)]).min(0)[0],
+}
+
+
+@pytest.mark.parametrize("name", LARGER)
+@pytest.mark.parametrize("shift", [-9.0, 0.0, 9.0])
+def test_the_larger_of_data_and_zeros_is_told_once_whatever_the_values(name: str, shift: float) -> None:
+    found = census_of(lambda z: LARGER[name](z + torch.full((8,), shift)))
+    assert [layer.name for layer in found.layers] == ["relu"]
+    (unseen,) = found.unseen
+    assert unseen.name.startswith(f"a ReLU by {name}")
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_merely_looks_like_it_is_not(name: str) -> None:
     found = census_of(OTHERS[name])

@@ -18,6 +18,7 @@ from ..feed.calls import taken
 from ..functional import Activation, State, classify
 from ..provenance import Grid, Layout, Pairing, Scattered, by_name
 from ..taps import Call, Output, Selects, Tap, Taps, bare, without_activations
+from ..taps.book import OTHERWISE
 from ..taps.selections import CODE, EXPERT, UNIT
 from ..torch_private import DisableTorchFunction
 from .backward import Backward, Loss, unfrozen
@@ -187,6 +188,12 @@ class _Seen(NamedTuple):
         signal = replace(self.signal.plus(other.signal), points=self.signal.points)
         return self._replace(top=top, bottom=bottom, states=states, signal=signal)
 
+    def unclear(self) -> _Seen:
+        """The same, where nothing can be told of its points and units."""
+        layout = self.tap.layout._replace(points=False, units=False, why=(f"points and units: {OTHERWISE}",))
+        nothing: dict[str, Any] = {"top": None, "bottom": None, "states": None, "signal": UNMEASURED}
+        return self._replace(tap=self.tap._replace(layout=layout), values=layout.place.width, **nothing)
+
     def unpaired(self, pairing: Pairing) -> _Seen:
         """The same, where its points are unknown if nothing shows that its inputs are paired with the first."""
         doubtful = pairing.open(self.tap.inputs)
@@ -227,6 +234,8 @@ class _Counter:
         self.seen = {name: seen for name, seen in self.seen.items() if seen is not RESERVED}
         if not self.seen:
             raise without_activations(run.model, run.taps.passed_over, run.taps.unseen.values(), run.taps.idle)
+        if run.taps.book.missed:  # and could not look again: a call that is not known may be of a layer of several
+            self.seen = {name: seen.unclear() if seen.tap.several else seen for name, seen in self.seen.items()}
         given, made = of_input(run.read, run.points, self.point_axis), batches.main(output, run.points)
         told = None if made is None else measured(made.detach(), run.taps.layout_of_output(made), run.points)
         if self.backward is not None:

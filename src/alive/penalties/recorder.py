@@ -16,8 +16,9 @@ from ..errors import AliveError
 from ..functional import Activation, Separation, Slacks, aggregate, fused, parts, separation, together
 from ..functional.parts import Part
 from ..functional.way import way_of
-from ..provenance import Scattered
+from ..provenance import Layout, Scattered
 from ..taps import Call, Selection, Tap, Taps, bare, without_activations
+from ..taps.book import OTHERWISE
 from ..taps.kinds import RELU
 from ..torch_private import has_saving_hooks, is_transformed, is_view
 from ..world import Group, world_size
@@ -256,6 +257,8 @@ class Recorder:
 
     def _put_together(self, tap: Tap, calls: list[Call]) -> None:
         """Measure a layer at the end of the pass, in place of what was measured of some of its calls."""
+        if tap.several and self._taps.book.missed:  # a call that is not known may be one of them
+            tap = tap._replace(layout=Layout.unknown(calls[0].z, OTHERWISE))
         layer = joined(tap, calls) if tap.several else arranged(calls[0].z, tap, calls[0].points)
         for why in tap.layout.why:
             text = f"{tap.name} is not penalised for its {why}"

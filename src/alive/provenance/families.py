@@ -14,7 +14,7 @@ from ..torch_private import storage_id
 from .copies import ranked, signatures
 from .memo import Memo
 from .op import Op
-from .owners import ANYTHING, INPUTS, LOST, NONE, refined
+from .owners import INPUTS, LOST, NONE, refined
 
 KEEPS = frozenset(
     [
@@ -32,7 +32,7 @@ KEEPS = frozenset(
         "expand",
     ]
 )
-
+COPY, ROW = "copy", "row"  # of units that are known one by one; ROW where each point has some of its own
 
 Runs = tuple[tuple[Hashable, int, int], ...]
 """Units in a row, told alike in every pass: of which family, and from which of its units to which."""
@@ -90,11 +90,11 @@ class Families:
         got itself is multiplied by them elsewhere, and added to what came out; or they are in all outputs it reaches.
         """
         bit, targets = 1 << (INPUTS + k), self.inputs & ~self.fed
-        if not targets or self.fed & bit or behind == ANYTHING:
+        if not targets or self.fed & bit:
             return False
-        pairs = [pair for a, b in self.sums for pair in ((a, b), (b, a)) if ANYTHING not in pair]
+        pairs = [pair for a, b in self.sums for pair in ((a, b), (b, a))]
         given = self.inputs & self.fed
-        if outputs and behind & given and all(each != ANYTHING and each & targets for each in outputs):
+        if outputs and behind & given and all(each & targets for each in outputs):
             return True
         in_sum = any(behind == a | b for a, b in self.sums)
         return bool(in_sum and behind & targets and behind & given) or any(
@@ -120,22 +120,23 @@ class Families:
         *,
         batch: Tensor | None = None,
         across: Sequence[int] = (),
+        by_row: bool = False,
     ) -> Tensor:
         """The units of an operation with these weights, along an axis of its result (and the weights' own batch).
 
         across  the axes of the weights along which the numbers of one unit lie, where they may be copies of others
+        by_row  whether that batch is of points, which have weights each
         """
         for t in op.tensors():
             self.fed |= op.of(t).behind
-        own = 1
-        if batch is not None and batch.ndim == 3 and batch.stride(0) != 0:
-            own = batch.shape[0]
+        rows = batch.shape[0] if batch is not None and batch.ndim == 3 else 1
+        own = 1 if batch is None or batch.stride(0) == 0 else rows
         source = op.of(weight).source
         copied = bool(across) and self.may_be_copies(op, weight)
         if source in self._slices and own == 1 and not copied:
             return self._slice(source, size, ndim, axis, weight)
-        if (own > 1 or copied) and (columns := self.copies(op, weight, across)) is not None:
-            return columns.view([own if d == 0 else size if d == axis else 1 for d in range(ndim)])
+        if (own > 1 or copied) and (columns := self.copies(op, weight, across, by_row=by_row)) is not None:
+            return columns.view([rows if d == 0 else size if d == axis else 1 for d in range(ndim)])
         key = (self._memory(weight, source), size, own)
         family = self._known.get(key)
         if family is None or source is None:
@@ -152,7 +153,7 @@ class Families:
     def _row(self, start: int, size: int, shape: Sequence[int]) -> Tensor:
         """Units in order: the same tensor every time, so that what is made of it is known."""
         return self.memo(
-            (start, size, *shape), (), lambda: torch.arange(start, start + size, dtype=torch.int32).view(*shape)
+            (start, size, *shape), (), lambda: torch.arange(start, start + size, dtype=torch.int32).view(shape)
         )
 
     def refined(self, a: Tensor, b: Tensor) -> Tensor:
@@ -190,7 +191,9 @@ class Families:
         made = op.of(weight).made
         return made is not None and made.copies and made.steady
 
-    def copies(self, op: Op, weight: Tensor, axes: Sequence[int], split: Sequence[int] = ()) -> Tensor | None:
+    def copies(
+        self, op: Op, weight: Tensor, axes: Sequence[int], split: Sequence[int] = (), *, by_row: bool = False
+    ) -> Tensor | None:
         """The units of weights that may be copies of others, where the entries along `axes` make one unit.
 
         None where there are no copies.
@@ -210,7 +213,7 @@ class Families:
         key = ("copies", tuple(sorted(names.tolist())))
         if key not in self._known:
             made_by, weights = _module(self._names.get(o.source, "")), len(names) * weight.numel() // found.numel()
-            ids = tuple(("copy", name) for name in names.tolist())
+            ids = tuple((ROW if by_row else COPY, name) for name in names.tolist())
             self.claim(made_by, len(names), weights, key=key if o.made.steady else None, ids=ids)
             self._known[key] = self._all[-1]
         if o.made.chosen:
@@ -222,11 +225,23 @@ class Families:
 
     def _memory(self, weight: Tensor, source: Hashable) -> Hashable:
         """What identifies weights: where a parameter's numbers lie and how, or what they were computed from."""
-        storage = storage_id(weight)
-        if storage not in self.storages:
+        place = self.place(weight)
+        if place is None:
             return source
-        steps = tuple((n, step) for n, step in zip(weight.shape, weight.stride(), strict=True) if n > 1 and step)
-        return storage, weight.storage_offset(), prod(n for n, _ in steps), tuple(step for _, step in steps)
+        storage, offset, axes = place
+        steps = [(n, step) for n, step in axes if step]
+        return storage, offset, prod(n for n, _ in steps), tuple(step for _, step in steps)
+
+    def place(self, t: Tensor) -> tuple[int, Hashable, tuple[tuple[int, int], ...]] | None:
+        """Where in the memory of a parameter a tensor's numbers lie, and in which steps; None if they lie elsewhere."""
+        storage = storage_id(t)
+        if storage not in self.storages:
+            return None
+        return (
+            storage,
+            t.storage_offset(),
+            tuple((n, step) for n, step in zip(t.shape, t.stride(), strict=True) if n > 1),
+        )
 
     def _slice(self, source: Hashable, size: int, ndim: int, axis: int | None, weight: Tensor) -> Tensor:
         """The units of one slice of a stack of weights, among those of all."""

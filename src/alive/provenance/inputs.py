@@ -88,7 +88,7 @@ def enter(
             _enter_packed(tracker, leaf, bit)
         elif leaf.layout == torch.strided and not leaf.is_nested:
             owners = _owners(tracker, leaf, number, points if bit else None, point_axis)
-            own = 1 << min(number, INPUTS - 1)
+            own = 1 << min(number, INPUTS - 2)
             tracker.families.inputs |= own
             tracker.enter(leaf, owners._replace(inputs=bit, behind=own))
 

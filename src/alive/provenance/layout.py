@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import fault_of_ours
 from .families import Family
-from .owners import ANYTHING, LOST, MANY, NONE, Owners, compact, reduced, varying
+from .owners import LOST, MANY, NONE, Owners, compact, reduced, varying
 
 MAJOR, MINOR = "major", "minor"  # in an axis of k·n entries: entry i is of i // k, or of i % n
 SEVERAL, NO_WEIGHTS = "its values belong to several points at once", "no weighted operation made them"
@@ -162,7 +162,7 @@ def _read(owners: Owners, z: Tensor, points: int, family: Family | None, doubt: 
     unit, why_units = _told(owners.unit, "unit")
     if owners.why.startswith(MADE_OF):  # then that is the reason, and no statistic over points
         why_points = owners.why if why_points == SEVERAL else why_points
-        why_units = owners.why if why_units == NO_WEIGHTS and owners.behind == ANYTHING else why_units
+        why_units = owners.why if why_units == NO_WEIGHTS and owners.is_outside else why_units
     if unit is not None and owners.picked:
         unit, why_units = None, "its units were chosen by the data, as top-k does"
     why = tuple(

@@ -17,8 +17,8 @@ NONE = -2  # depends on no point, or on no unit
 MANY = -1  # on several: a statistic
 LOST = 1 << 30  # not understood
 UNSEEN = "what they are made of comes from outside, where nothing was followed, as in another thread or process"
-ANYTHING = -1  # in `behind`: all bits
-INPUTS = 32  # bits in `behind` for tensors of the batch, the last for all that are more; those of activations follow
+INPUTS = 33  # bits in `behind` for tensors of the batch, the last but one for all that are more, and for OUTSIDE
+OUTSIDE = 1 << INPUTS - 1  # in `behind`: made where nothing was followed; the bits of activations follow
 ROOM = 16  # numbers an owner, up to which a table of all numbers between the least and the most is made
 
 
@@ -79,11 +79,16 @@ class Owners(NamedTuple):
     @property
     def is_foreign(self) -> bool:
         """Whether nothing is known of where it comes from, but that nothing that was followed made it."""
-        return self.behind == ANYTHING and self.data and not bool((self.point != MANY).any())
+        return self.is_outside and self.data and not self.inputs and not bool((self.point != MANY).any())
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether something in it was made where nothing was followed."""
+        return bool(self.behind & OUTSIDE)
 
     def of_points(self, t: Tensor) -> bool:
         """Whether the tensor may hold something of each point, and not only a statistic over them."""
-        return has_points(self) or (t.numel() > 1 and (self.behind == ANYTHING or bool((self.point == LOST).any())))
+        return has_points(self) or (t.numel() > 1 and (self.is_outside or bool((self.point == LOST).any())))
 
 
 def _nobody(ndim: int, code: int) -> Tensor:
@@ -110,16 +115,16 @@ def shared(ndim: int) -> Owners:
     return Owners(nobody(ndim, MANY), nobody(ndim), why=why)
 
 
-def foreign(ndim: int) -> Owners:
-    """A tensor of unknown origin: its owners are unknown, and so are the activations behind it."""
-    return Owners(nobody(ndim, MANY), nobody(ndim), behind=ANYTHING, why=UNSEEN)
+def foreign(ndim: int, past: int = 0) -> Owners:
+    """A tensor of unknown origin: its owners are unknown, and any of the past may be behind it."""
+    return Owners(nobody(ndim, MANY), nobody(ndim), behind=OUTSIDE | past, why=UNSEEN)
 
 
-def lost(ndim: int, why: str, like: Sequence[Owners] = ()) -> Owners:
-    """A tensor whose owners are unknown, and why."""
+def lost(ndim: int, why: str, like: Sequence[Owners] = (), past: int = 0) -> Owners:
+    """A tensor whose owners are unknown, and why; of nothing that is known, any of the past may be behind it."""
     common = together(like) | {"data": True}
     if not like:
-        common["behind"] = ANYTHING
+        common["behind"] = OUTSIDE | past
     return Owners(nobody(ndim, LOST), nobody(ndim, LOST), **common | {"why": common["why"] or why})
 
 

@@ -41,7 +41,7 @@ from .masking import WRITES, looks_up, masks_units
 from .memory import Memory
 from .one_sided import gates_itself, is_one_sided
 from .op import Op, Results
-from .owners import Owners, constant, foreign, lost
+from .owners import NONE, Owners, constant, foreign, lost
 from .pairing import Pairing
 from .rules import RULES, attended_by, elementwise, viewed
 from .threads import Threads
@@ -99,6 +99,7 @@ class Tracker(TorchDispatchMode):
         self._activated: deque[weakref.ref[Tensor]] = deque(maxlen=RECENT)  # what came out of activations
         self._is_on = False
         self._scalars = 0  # met so far, that came from outside
+        self._crossed = 0  # the bits of the activations so far
         self._threads = Threads()
         self._names: dict[Any, str] = {}
         self.families = Families(self._names)
@@ -171,18 +172,18 @@ class Tracker(TorchDispatchMode):
     def owners(self, t: Tensor) -> Owners:
         """The owners of a tensor's entries."""
         if self.broken:
-            return lost(t.ndim, self.broken)
+            return self._unknown(t, self.broken)
         try:
             found = self.memory.get(t)
         except (RuntimeError, NotImplementedError):
-            return lost(t.ndim, _unfollowed(t))
+            return self._unknown(t, _unfollowed(t))
         if (found is None or not (found.data or found.weight)) and _is_weight(t):
             return self._enter_weight(t, "")
         if found is None and t.ndim and t.is_floating_point() and self._threads.may_have_made(t, self.families.points):
             self._unseen("thread", ELSEWHERE)
         if found is None:
             self._scalars += not t.ndim
-            found = constant(0, ("scalar", self._scalars)) if not t.ndim else foreign(t.ndim)
+            found = foreign(t.ndim, self.past) if t.ndim else constant(0, ("scalar", self._scalars))
             self._put(t, found)
         return found
 
@@ -220,7 +221,7 @@ class Tracker(TorchDispatchMode):
         if func in BY_BYTES:
             return func(*args, **kwargs)
         if schema_of(func).name == "aten::lift_fresh" and args[0].ndim and self.memory.get(args[0]) is None:
-            self._put(args[0], foreign(args[0].ndim))
+            self._put(args[0], foreign(args[0].ndim, self.past))
         # What is ours may fail; what is the model's runs, once, and fails as it would without us.
         op, found, failure = None, None, None
         try:
@@ -250,7 +251,7 @@ class Tracker(TorchDispatchMode):
         for t in tree_leaves(touched):
             if isinstance(t, Tensor):
                 try:
-                    self._put(t, lost(t.ndim, why))
+                    self._put(t, self._unknown(t, why))
                 except Exception:  # then nothing is known any more
                     self.broken = why
 
@@ -268,7 +269,7 @@ class Tracker(TorchDispatchMode):
             with suppress(Exception):
                 found = attended_by(self.owners, args)
         for t in _tensors(out):
-            self._put(t, lost(t.ndim, f"{func} is not followed"))
+            self._put(t, self._unknown(t, f"{func} is not followed"))
         if found is not None:
             self._put(out[0], found)
         return out
@@ -313,7 +314,7 @@ class Tracker(TorchDispatchMode):
             self.choices.lose(reduce(int.__or__, carried))
         if written:
             for k, (t, owners, choice) in enumerate(zip(written, results, carried, strict=False)):
-                owners = owners or lost(t.ndim, op.fault or f"{op.func} is not followed")
+                owners = owners or self._unknown(t, op.fault or f"{op.func} is not followed")
                 self.memory.write(t, owners._replace(choice=choice, tables=tables, made=recipe(op, k)))
             return
         for k, (t, choice) in enumerate(zip(outputs, carried, strict=False)):
@@ -326,8 +327,17 @@ class Tracker(TorchDispatchMode):
             if owners.weight:
                 self._name(op, owners)
 
-    def cross(self, y: Tensor) -> None:
+    @property
+    def past(self) -> int:
+        """The bits of the activations so far, and of the tensors of the batch that met weights."""
+        return self._crossed | (self.families.fed & self.families.inputs)
+
+    def _unknown(self, t: Tensor, why: str) -> Owners:
+        return lost(t.ndim, why, past=self.past)
+
+    def cross(self, y: Tensor, bit: int) -> None:
         """An activation was seen, and this came out: nothing before it is checked again."""
+        self._crossed |= bit
         self._recent.clear()
         self._activated.append(weakref.ref(y))
 
@@ -357,6 +367,8 @@ class Tracker(TorchDispatchMode):
         with suppress(RuntimeError, NotImplementedError):  # some tensor has no values to look at
             if masks_units(op, self.families) or looks_up(op, self._is_activated):
                 return "masked"
+            if _is_floored(op):
+                return "a ReLU"
         writes = op.name.rstrip("_") in WRITES
         for y in (
             (op.written() or op.outputs()) if writes else op.outputs() if _computes(op) and not op.written() else ()
@@ -394,7 +406,7 @@ class Tracker(TorchDispatchMode):
         if op.name in ("stack", "cat"):  # of slices of one, it is of that one
             of = {self._names.get(self.owners(t).source, "").partition("[")[0] for t in op.tensors()}
             name = of.pop() if len(of) == 1 else name
-        if name and owners.source not in self._names:
+        if name and owners.source is not None and owners.source not in self._names:
             self._names[owners.source] = f"{name}[{op['index']}]" if op.name == "select" and not op["dim"] else name
 
 
@@ -430,6 +442,19 @@ def _unfollowed(t: Tensor) -> str:
     kind = "nested" if t.is_nested else str(t.layout).removeprefix("torch.sparse_").replace("_", " ")
     kind = kind if t.is_nested else f"sparse ({kind})" if t.layout != torch.strided else type(t).__name__
     return f"a tensor of the kind {kind} is not followed"
+
+
+def _is_floored(op: Op) -> bool:
+    """Whether of data and zeros side by side the larger is taken, or the smaller, as in stack([z, zeros]).amax(0)."""
+    if op.name not in ("amax", "amin", "max", "min") or "dim" not in op:
+        return False
+    x, dim = op["self"], op["dim"]
+    dim = dim[0] if isinstance(dim, Sequence) and len(dim) == 1 else dim
+    point = op.of(x).point
+    if not isinstance(dim, int) or not x.ndim or point.shape[dim] != 2:
+        return False
+    plain = [bool((side == NONE).all()) for side in point.unbind(dim)]
+    return plain.count(True) == 1 and not bool(x.detach().select(dim, plain.index(True)).any())
 
 
 def _computes(op: Op) -> bool:

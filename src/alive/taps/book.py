@@ -18,6 +18,7 @@ from .trace import Look, Mark
 LOOKS = 3  # passes of new shapes that are followed, before what they have in common is trusted
 AGAIN = 32  # the most passes that are followed because one did not fit
 TRACES = 64  # that are kept of a call
+OTHERWISE = "the model went another way in this pass than in those that were followed"
 
 
 class Entry(NamedTuple):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..provenance import Layout, Scattered
-from ..provenance.families import Runs
+from ..provenance.families import COPY, ROW, Runs
 from .uses import Uses
 
 Units = dict[tuple[Hashable, int], int]
@@ -38,7 +38,8 @@ class Names:
         if name is not None and runs is not None and self._first.get(name, runs) != runs:
             known, first = self._known(name), self._first[name]
             families = {family for family, _ in known}
-            if families.isdisjoint(family for family, _, _ in runs) and not _are_kin(first, runs):
+            is_other = families.isdisjoint(family for family, _, _ in runs) and not _are_kin(first, runs)
+            if is_other and not (_are_copies(first, (ROW,)) and _are_copies(runs, (ROW,))):
                 key = (*key, runs)
                 name = self._names.get(key)
         if name is None:
@@ -81,9 +82,9 @@ def _are_kin(a: Runs, b: Runs) -> bool:
     return _are_copies(a) != _are_copies(b) or not _terms(a).isdisjoint(_terms(b))
 
 
-def _are_copies(runs: Runs) -> bool:
+def _are_copies(runs: Runs, kinds: tuple[str, ...] = (COPY, ROW)) -> bool:
     """Whether weights were copied for their points, so that each unit is known by its own numbers."""
-    return any(isinstance(family, tuple) and family[0] == "copy" for family, _, _ in runs)
+    return any(isinstance(family, tuple) and family[0] in kinds for family, _, _ in runs)
 
 
 def _terms(runs: Runs) -> set[Hashable]:

@@ -16,7 +16,7 @@ from ..errors import fault_of_ours
 from ..functional.activations import Activation
 from ..provenance import Owners, Tracker, tensors
 from ..provenance.choices import LOOKS_UP, STACKED
-from ..provenance.owners import LOST, MANY
+from ..provenance.owners import LOST, MANY, shares_units
 from .book import Entry
 from .kinds import JUMP, Seen
 from .lines import line_of_call
@@ -59,7 +59,7 @@ class Selecting:
         self._floors: dict[int, float] = {}  # by bit: at or below it, chosen values are set to zero
         self._passed_on = 0  # bits of choices that only make the threshold of a mask
         self._inputs: list[tuple[Tensor | None, Owners | None]] = []  # of declared modules that run
-        self._counted: set[tuple[str, int]] = set()  # choices that were, in any pass, by base name and number
+        self._counted: dict[tuple[str, int], str] = {}  # choices that were, in any pass: their nouns
         self._met: list[tuple[int, str, str]] = []  # activations of what choices chose: their bits, name and path
         self._told = 0  # bits of the choices that were counted, or of which we said why not
         self._refused: dict[tuple[str, int], str] = {}  # and why others cannot be
@@ -142,7 +142,7 @@ class Selecting:
                 tracker.choices.look_up(bits, table)
 
     def meets(self, owners: Owners, activation: Activation, base: str) -> bool:
-        """Whether an activation gets chosen values and nothing else: then it is part of the selection.
+        """Whether an activation gets what was chosen of units and nothing else: then it is part of the selection.
 
         What it sets to zero is off, also where it gets all values and those that were not chosen are zero.
         """
@@ -150,13 +150,16 @@ class Selecting:
         if not owners.choice or tracker is None:
             return False
         choices = tracker.choices.roots(owners.choice)
-        if owners.picked:
+        of = [waiting for waiting in self._waiting if choices & waiting.bit]
+        picked = owners.picked and any(
+            has_units(w.owners, w.choice.dim) and shares_units(w.owners.unit, owners.unit) for w in of
+        )
+        if picked:
             self._met.append((choices, base, self._taps._running[-1].path))
         if not activation.leaks:
-            for waiting in self._waiting:
-                if choices & waiting.bit:
-                    self._floors[waiting.bit] = max(activation.cutoff, self._floors.get(waiting.bit, -torch.inf))
-        return owners.picked
+            for waiting in of:
+                self._floors[waiting.bit] = max(activation.cutoff, self._floors.get(waiting.bit, -torch.inf))
+        return picked
 
     def finish(self, output: Any) -> None:
         """The pass has ended: now it shows what the choices were of."""
@@ -181,6 +184,8 @@ class Selecting:
         except Exception as error:
             noun, why = "", fault_of_ours("telling what was chosen", error)
         self._told |= each.bit if noun or why else 0
+        if why and not noun:  # it may have been counted in batches before
+            self._refused[key], noun = why, self._counted.get(key, "") if units else ""
         if not noun:
             if why:
                 taps.tell_unseen(each.base, why, each.path)
@@ -207,7 +212,7 @@ class Selecting:
         taps.book.note(each.base, each.number, entry)
         taps.book.moving |= bool(getattr(taps.watcher, "checks_choices", False))
         if entry.layout is not None:
-            self._counted.add(key)
+            self._counted[key] = noun
             self._emit(entry, choice, selection, each.slot)
 
     def _emit(self, entry: Entry, choice: Choice, selection: Selection, slot: Any = None) -> None:

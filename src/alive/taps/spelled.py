@@ -138,7 +138,8 @@ class Spelled:
         if tracker is None:
             return False
         with tracker.quiet():
-            return tracker.owners(t).behind > 0
+            owners = tracker.owners(t)
+            return owners.behind > 0 and not owners.is_outside
 
     def _is_of_data(self, t: Any) -> bool:
         """Whether a tensor is known to depend on points."""

@@ -26,7 +26,7 @@ from ..functional.activations import Activation
 from ..provenance import INPUTS, Layout, Owners, Pairing, Tracker, by_name, count, enter, read, tensors
 from ..torch_private import FakeTensor, leave
 from .batch import Batch, shapes_of
-from .book import Book, Entry
+from .book import OTHERWISE, Book, Entry
 from .closed import Closed
 from .declared import Output, declared, expect_outputs
 from .formulas import Step
@@ -43,7 +43,6 @@ from .spelled import Spelled
 from .trace import Mark, Trace
 
 PARTS = "runs several times on rows of which it is not known whose they are: they may be parts of one layer"
-OTHERWISE = "the model went another way in this pass than in those that were followed"
 UNSURE, SURE, OF_LOSSES, BOUND = range(4)  # whether an activation is a layer: of losses and bounds, its use decides
 
 
@@ -415,9 +414,10 @@ class Taps:
     def _perhaps_parts(self) -> list[tuple[str, int, Entry]]:
         """Calls of the same weights, each on fewer rows than there are points, of which it is not known which."""
         alike: dict[tuple[str, str], list[tuple[str, int, Entry]]] = {}
+        others = {name for name in self.aside if name not in self.unseen or self.unseen[name].why != PARTS}
         for base, number, entry, *_ in self._crossed:
             layout = entry.layout
-            if layout is None or layout.points or not layout.units or not layout.made_by or entry.name in self.aside:
+            if layout is None or layout.points or not layout.units or not layout.made_by or entry.name in others:
                 continue
             if prod(entry.shape) < self._points * layout.place.width:
                 alike.setdefault((base, layout.made_by), []).append((base, number, entry))
@@ -517,7 +517,7 @@ class Taps:
         if isinstance(y, Tensor) and y.ndim == owners.point.ndim:
             bit = 1 << INPUTS + len(self._crossed)
             self._tracker.enter(y, owners._replace(crossed=owners.crossed | bit, behind=owners.behind | bit))
-            self._tracker.cross(y)
+            self._tracker.cross(y, bit)
             self._crossed.append((*key, owners.behind))
 
     def _looked_up(self, base: str, number: int, z: Tensor) -> Entry:

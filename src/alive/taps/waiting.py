@@ -19,7 +19,7 @@ from ..provenance.choices import (
     VALUES,
     Decoded,
 )
-from ..provenance.owners import LOST, shares_units, varying
+from ..provenance.owners import LOST, shares_units, spread, varying
 from .selections import CODE, EXPERT, LATENT, SORTS, Choice, Selection, noun_of
 from .trace import Mark
 
@@ -188,7 +188,7 @@ def has_names(owners: Owners) -> bool:
 
 def has_units(owners: Owners, dim: int) -> bool:
     """Whether different units lie along an axis."""
-    return dim in varying(owners.unit) and has_names(owners)
+    return dim in spread(owners.unit) and has_names(owners)
 
 
 def by_axis(each: Waiting, table: tuple[int, ...], tracker: Tracker) -> Owners:

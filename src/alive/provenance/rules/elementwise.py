@@ -8,9 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
+from ..copies import COPIES
 from ..families import Families
 from ..op import Op, Results
-from ..owners import ANYTHING, INPUTS, LOST, Owners, aligned, joined, nobody, refined, varying
+from ..owners import INPUTS, LOST, Owners, aligned, joined, nobody, refined, varying
 from .rule import WEIGHTED, Rule, both
 
 ADDS = {"add", "sub", "rsub"}
@@ -30,7 +31,7 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     owners = [op.of(t) for t in operands]
     data = [o for o in owners if o.data]
     if not data:
-        return _plain_units(op, owners, ndim)
+        return _plain_units(op, owners, ndim, families)
     if data and op.name.rstrip("_") in ADDS:
         if len(data) > 1 and any(not o.pure and o.behind >> INPUTS for o in data):  # one of them met targets
             _meet_targets(data, families)
@@ -42,19 +43,24 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         if not o.data:
             unit = families.refined(unit, aligned(o.unit, ndim))
     more: dict[str, Any] = {}
-    if any(_varies(t, d) for t in operands if not op.of(t).data for d in range(-ndim, 0) if point.shape[d] > 1):
+    if any(_meets_each(t, op.of(t), point, unit, families.points) for t in operands if not op.of(t).data):
         more["pure"] = False  # a number for each point that did not come with the batch, as targets
         _meet_targets(data, families)
     if op.name.rstrip("_") in ("rsub", *ADDS) and any(_is_number(op[name]) for name in ("self", "other")):
         more["pure"] = False  # a margin, as in 1 - u
-    if unit.numel() and int(unit.max()) != LOST and (axis := _spread_along(op, operands, point, unit)) is not None:
-        own = _own_units(op, operands, point, unit, families)
+    is_lost = point.numel() and int(point.max()) == LOST
+    unsure = is_lost or any(o.is_outside for o in data)
+    rows = families.points if unsure else None
+    is_known = unit.numel() and int(unit.max()) != LOST
+    if is_known and (axis := _spread_along(op, operands, point, unit, rows)) is not None:
+        alike = unsure and any(_varies(t, axis) for t in operands if op.of(t).data)  # by chance, maybe
+        own = None if alike else _own_units(op, operands, point, unit, families)
         unit = nobody(ndim, LOST) if own is None else own
-        if own is None:
+        if own is None and not unsure:
             more["why"] = f"values are spread along axis {axis} and each copy is changed by numbers of its own"
-        else:
+        elif own is not None:
             more |= WEIGHTED
-    if int(point.max()) == LOST if point.numel() else False:
+    if is_lost:
         more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different points meet in one sum")
     elif unit.numel() and int(unit.max()) == LOST:
         more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different units meet in one sum")
@@ -64,10 +70,23 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     return op.made(point, unit, *data, **more)
 
 
+def _meets_each(t: Tensor, own: Owners, point: Tensor, unit: Tensor, points: int | None) -> bool:
+    """Whether a constant has a number for each point; where none is known, for as many rows as there are points.
+
+    Where there is one point, one number that the pass made may be its own.
+    """
+    if point.numel() > 1:
+        return any(_varies(t, d) for d in range(-point.ndim, 0) if point.shape[d] > 1)
+    if t.ndim and t.numel() == point.numel():
+        return not (own.weight or own.tables)
+    known = point.numel() and 0 <= int(point) < LOST
+    return not known and any(_varies(t, d) and t.shape[d] == points for d in range(-t.ndim, 0) if unit.shape[d] == 1)
+
+
 def _meet_targets(data: Sequence[Owners], families: Families) -> None:
     """Note which activations are behind these."""
     for o in data:
-        families.targets |= 0 if o.behind == ANYTHING else o.behind
+        families.targets |= o.behind
 
 
 def _is_number(value: Any) -> bool:
@@ -75,24 +94,30 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and bool(value)
 
 
-def _plain_units(op: Op, owners: Sequence[Owners], ndim: int) -> Owners:
+def _plain_units(op: Op, owners: Sequence[Owners], ndim: int, families: Families) -> Owners:
     """Of weights and constants: no points; units, where an embedding gave them some."""
     result = op.plain(ndim)
+    if op.name in COPIES and (place := families.place(next(op.tensors()))) is not None:
+        # Of a parameter's numbers it does not matter by which views they were reached.
+        result = result._replace(source=hash((op.signature.called, str(op["dtype"]), place)))
     unit = result.unit
     for o in owners:
         unit = refined(unit, aligned(o.unit, ndim))
     return result._replace(unit=unit)
 
 
-def _spread_along(op: Op, operands: Sequence[Tensor], point: Tensor, unit: Tensor) -> int | None:
-    """An axis along which copies of a value meet numbers of their own, as in x[:, None] * w: new units, by no rule."""
+def _spread_along(op: Op, operands: Sequence[Tensor], point: Tensor, unit: Tensor, rows: int | None) -> int | None:
+    """An axis along which copies of a value meet numbers of their own, as in x[:, None] * w: new units, by no rule.
+
+    Where points are unknown, an axis with so many rows may be theirs, whatever the values.
+    """
     ndim = point.ndim
     free = [t for t in operands if t.ndim and not op.of(t).data and (t.is_floating_point() or t.is_complex())]
     data = [t for t in operands if op.of(t).data]
     for d in range(-ndim, 0):
         if point.shape[d] > 1 or unit.shape[d] > 1 or not any(_varies(t, d) for t in free):
             continue
-        if not any(_varies(t, d) and not _repeats(t, d) for t in data):
+        if not any(_varies(t, d) and (t.shape[d] == rows or not _repeats(t, d)) for t in data):
             return d
     return None
 
@@ -105,7 +130,12 @@ def _own_units(op: Op, operands: Sequence[Tensor], point: Tensor, unit: Tensor, 
     ndim, w = point.ndim, weights[0]
     shape = [w.shape[d] if _varies(w, d) else 1 for d in range(-min(ndim, w.ndim), 0)]
     own = [1] * (ndim - len(shape)) + shape
-    if prod(own) != w.numel() or any(own[d] > 1 for d in varying(point)) or any(own[d] == 1 for d in varying(unit)):
+    rows = varying(point)  # in which the units may change, as experts do
+    if (
+        prod(own) != w.numel()
+        or any(own[d] > 1 for d in rows)
+        or any(own[d] == 1 for d in varying(unit) if d not in rows)
+    ):
         return None
     return families.one_by_one(op, w).view(own)
 

@@ -21,7 +21,8 @@ def viewed(op: Op, families: Families) -> Results:
     o = op.of(x)
     if op.name in ("view", "_unsafe_view", "_reshape_alias", "reshape", "view_copy"):
         new = op.outputs()[0].shape
-        return both(o, lambda owner: squeezed(regrouped(owner, x.shape, new)))
+        found = both(o, lambda owner: squeezed(regrouped(owner, x.shape, new)))
+        return found if o.data else found._replace(source=op.source())
     args = [v for k, v in op.given.items() if k != "self"]
     outs = op.outputs()
 

@@ -77,10 +77,10 @@ def product_of(op: Op, a: Tensor, b: Tensor, families: Families) -> Owners:
         if chosen is not None:
             return op.made(point, chosen.view(len(b), 1, -1), *operands, placed=True, **WEIGHTED)
     if B.weight or _as_weight(B, A, -1):
-        unit = families.fresh(op, b, b.shape[-1], ndim, ndim - 1, batch=b, across=[ndim - 2])
+        unit = families.fresh(op, b, b.shape[-1], ndim, ndim - 1, batch=b, across=[ndim - 2], by_row=_is_row(point))
         return op.made(point, unit, *operands, **WEIGHTED)
     if A.weight or _as_weight(A, B, -2):
-        unit = families.fresh(op, a, a.shape[-2], ndim, ndim - 2, batch=a, across=[ndim - 1])
+        unit = families.fresh(op, a, a.shape[-2], ndim, ndim - 2, batch=a, across=[ndim - 1], by_row=_is_row(point))
         return op.made(point, unit, *operands, **WEIGHTED)
     if a.shape[-1] == 1 and len(operands) == 1:
         return op.made(
@@ -93,6 +93,11 @@ def product_of(op: Op, a: Tensor, b: Tensor, families: Families) -> Owners:
         sent = _sent(here(a if left else b.mT) != 0, mine, other)
         return op.made(sent if left else sent.mT, unit, *operands, placed=True)
     return op.made(point, unit, *operands)
+
+
+def _is_row(point: Tensor) -> bool:
+    """Whether a batch of products is one for each point, as far as points lie along any axis."""
+    return point.ndim == 3 and (point.shape[0] > 1 or point.numel() == 1)
 
 
 def _sent(chosen: Tensor, mine: Tensor, other: Tensor) -> Tensor:
