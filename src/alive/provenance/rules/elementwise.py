@@ -56,7 +56,7 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         alike = unsure and any(_varies(t, axis) for t in operands if op.of(t).data)  # by chance, maybe
         own = None if alike else _own_units(op, operands, point, unit, families)
         unit = nobody(ndim, LOST) if own is None else own
-        if own is None and not unsure:
+        if own is None and not alike:
             more["why"] = f"values are spread along axis {axis} and each copy is changed by numbers of its own"
         elif own is not None:
             more |= WEIGHTED
