@@ -91,6 +91,17 @@ ONCE_WRONG = {  # without a word: the smallest program of each kind, and its bat
         [("table", 583611724), ("weights stacked and gathered", 307954224), ("experts", 804715944), ("plain", 1)],
         [4, 1],
     ),
+    "the best of points that have weights each": (
+        [
+            ("table", 777239414),
+            ("heads of attention", 549429987),
+            ("linear", 874123347),
+            ("weights stacked and gathered", 544018463),
+            ("rows chosen", 273754354),
+            ("mean", 323375336),
+        ],
+        [2, 2, 6, 4],
+    ),
     "weights by row behind kernels as groups": (
         [("kernels as groups", 251794983), ("weights stacked and gathered", 363363487), ("plain", 1)],
         [4, 1],

@@ -106,7 +106,7 @@ def _judged(noun: str, each: Waiting, uses: Collection[str], is_said: bool, near
     """What looks like units by what became of a choice: whether it is, by how the choice was made."""
     if noun == LATENT:
         return noun, ""
-    if _is_repeated(each.owners, each.choice.dim):  # of each unit several, as of a class at every position
+    if _is_repeated(each.owners.unit, each.choice.dim):  # of each unit several, as of a class at every position
         return "", TOGETHER if each.choice.dim in varying(each.owners.point) else ""
     if noun == EXPERT and SENDS in uses:
         return noun, ""
@@ -128,10 +128,10 @@ def _comes_out(each: Waiting, said: Sequence[Owners]) -> bool:
     return any(o.choice and shares_units(each.owners.unit, o.unit) for o in said)
 
 
-def _is_repeated(owners: Owners, dim: int) -> bool:
-    """Whether some unit lies more than once along an axis."""
-    unit = owners.unit.movedim(dim, -1).reshape(-1, owners.unit.shape[dim]).sort(-1).values
-    return bool(((unit[:, 1:] == unit[:, :-1]) & (unit[:, 1:] >= 0) & (unit[:, 1:] != LOST)).any())
+def _is_repeated(owner: Tensor, dim: int) -> bool:
+    """Whether some unit, or point, lies more than once along an axis."""
+    rows = owner.movedim(dim, -1).reshape(-1, owner.shape[dim]).sort(-1).values
+    return bool(((rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] >= 0) & (rows[:, 1:] != LOST)).any())
 
 
 def apart_of(waiting: Sequence[Waiting], tracker: Tracker) -> set[int]:
@@ -187,8 +187,9 @@ def has_names(owners: Owners) -> bool:
 
 
 def has_units(owners: Owners, dim: int) -> bool:
-    """Whether different units lie along an axis."""
-    return dim in spread(owners.unit) and has_names(owners)
+    """Whether different units lie along an axis; not those of points, of which each is there once."""
+    of_points = dim in varying(owners.point) and not _is_repeated(owners.point, dim)
+    return dim in spread(owners.unit) and has_names(owners) and not of_points
 
 
 def by_axis(each: Waiting, table: tuple[int, ...], tracker: Tracker) -> Owners:
