@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-TORCHES = ("2.6.0", "2.13.0")
+TORCHES = ("2.6.0", "2.15.0")
 ROOMS = ("functional", "provenance", "taps", "penalties", "diagnosis", "nn", "surgery", "theory", "data")
 ALONE = ("test_torch_private.py", "test_public.py", "test_cli.py")
 EXTRAS = ("fast", "programs", "sklearn", "data", "export")

@@ -2,29 +2,26 @@
 
 `PRIVATE` lists each name, what it is needed for, and why the public way does not do. A test looks each of them up in
 the installed torch. Below are the functions and classes through which the other files use them.
+
+A name that a later torch no longer has is told of once, at import; then something simpler serves, or what needs it
+says so when it is asked for, and the rest of alive goes on.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor, nn, overrides
-from torch._C import DisableTorchFunction
-from torch._C import _EnableTorchFunction as EnableTorchFunction
-from torch._C._functorch import is_functorch_wrapped_tensor
-from torch._ops import HigherOrderOperator
-from torch._subclasses import FakeTensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
-from torch.fx import _symbolic_trace
-from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
-from torch.utils._python_dispatch import _get_current_dispatch_mode as current_dispatch_mode
-from torch.utils._python_dispatch import _pop_mode as pop_dispatch_mode
-from torch.utils._python_dispatch import _push_mode as push_dispatch_mode
-from torch.utils._pytree import tree_leaves, tree_map
+
+from .errors import AliveError
 
 __all__ = [
     "PRIVATE",
@@ -206,6 +203,7 @@ PRIVATE = (
     Private("torch._C._len_torch_dispatch_stack", "the same, cheaply", "the same"),
     Private("torch._ops._get_dispatch_mode_pre_dispatch", "the same inside torch.export", "the same"),
     Private("torch._guards.detect_fake_mode", "whether a fake mode is on", "nothing public says it"),
+    Private("torch._guards.TracingContext", "the same, cheaply", "the same"),
     Private(
         "torch._C._get_tracing_state",
         "whether torch.jit.trace is running",
@@ -254,17 +252,131 @@ PRIVATE = (
     Private("torch.utils._pytree.tree_map", "the same", "the same"),
 )
 
-module_call: CodeType = nn.Module._call_impl.__code__  # a frame with this code is the call of a module
+MISSING: list[str] = []
+"""Private names that the installed torch does not have."""
+
+
+def _private(module: str, name: str, without: Any = None) -> Any:
+    """What torch has under a private name; else what serves without it, or says so when it is used."""
+    with suppress(ImportError, AttributeError):
+        return getattr(import_module(module), name)
+    MISSING.append(f"{module}.{name}")
+    return _absent(f"{module}.{name}") if without is None else without
+
+
+def _absent(name: str) -> type:
+    """What stands for a name that torch no longer has and nothing can replace: a class that nothing can be made of."""
+
+    def refuse(*_: object, **__: object) -> None:
+        needed_for = next(private.needed_for for private in PRIVATE if name in private.name.split(" or "))
+        raise AliveError(
+            f"torch {torch.__version__} has no {name}, which alive needs for {needed_for}",
+            "Install the torch of alive's constraints.txt for that, or a newer alive",
+        )
+
+    return type("Absent", (), {"__new__": refuse})
+
+
+class _Nothing:
+    """A class that no object is of."""
+
+
+def _simple_leaves(tree: Any) -> list[Any]:
+    """The leaves of dicts, lists and tuples."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    return [leaf for part in tree for leaf in _simple_leaves(part)] if isinstance(tree, list | tuple) else [tree]
+
+
+def _simple_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same dicts, lists and tuples with other leaves."""
+    if isinstance(tree, dict):
+        return {key: _simple_map(function, part) for key, part in tree.items()}
+    if isinstance(tree, list | tuple):
+        parts = [_simple_map(function, part) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return function(tree)
+
+
+if TYPE_CHECKING:
+    from torch._C import DisableTorchFunction
+    from torch._C import _EnableTorchFunction as EnableTorchFunction
+    from torch._C._functorch import is_functorch_wrapped_tensor
+    from torch._ops import HigherOrderOperator
+    from torch._subclasses import FakeTensor
+    from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._python_dispatch import _get_current_dispatch_mode as current_dispatch_mode
+    from torch.utils._python_dispatch import _pop_mode as pop_dispatch_mode
+    from torch.utils._python_dispatch import _push_mode as push_dispatch_mode
+    from torch.utils._pytree import tree_leaves, tree_map
+else:
+    _DISPATCH = "torch.utils._python_dispatch"
+    DisableTorchFunction = _private("torch._C", "DisableTorchFunction")
+    EnableTorchFunction = _private("torch._C", "_EnableTorchFunction")
+    is_functorch_wrapped_tensor = _private("torch._C._functorch", "is_functorch_wrapped_tensor", lambda t: False)
+    HigherOrderOperator = _private("torch._ops", "HigherOrderOperator", _Nothing)
+    FakeTensor = _private("torch._subclasses", "FakeTensor", _Nothing)
+    BatchNorm = _private(
+        "torch.nn.modules.batchnorm",
+        "_BatchNorm",
+        (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),
+    )
+    TorchDispatchMode = _private(_DISPATCH, "TorchDispatchMode")
+    current_dispatch_mode = _private(_DISPATCH, "_get_current_dispatch_mode")
+    pop_dispatch_mode = _private(_DISPATCH, "_pop_mode")
+    push_dispatch_mode = _private(_DISPATCH, "_push_mode")
+    tree_leaves = _private("torch.utils._pytree", "tree_leaves", _simple_leaves)
+    tree_map = _private("torch.utils._pytree", "tree_map", _simple_map)
+
+_dispatch_modes = _private("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack")
+_function_modes = _private("torch.overrides", "_get_current_function_mode_stack")
+_pop_function_mode = _private("torch.overrides", "_pop_mode")
+_push_function_mode = _private("torch.overrides", "_push_mode")
+_is_torch_function_off = _private("torch._C", "_is_torch_function_all_disabled", lambda: False)
+_peek_transform = _private("torch._C._functorch", "peek_interpreter_stack", lambda: None)
+_transforms = _private("torch._C._functorch", "get_interpreter_stack", tuple)
+_wrap_for_grad = _private("torch._C._functorch", "_wrap_for_grad", lambda t, level: t)
+_level_of = _private("torch._C._functorch", "maybe_get_level", lambda token: 1)
+_get_unwrapped = _private("torch._C._functorch", "get_unwrapped")
+_mode_keys = _private("torch._C", "_TorchDispatchModeKey", _Nothing)
+_dispatch_mode = _private("torch._C", "_get_dispatch_mode", lambda key: None)
+_count_dispatch_modes = _private("torch._C", "_len_torch_dispatch_stack", lambda: 1)
+_mode_before_dispatch = _private("torch._ops", "_get_dispatch_mode_pre_dispatch", lambda key: None)
+_fake_mode = _private("torch._guards", "detect_fake_mode", lambda: None)
+_tracing_context = getattr(_private("torch._guards", "TracingContext", _Nothing), "try_get", lambda: True)
+_symbolic_trace: Any = import_module("torch.fx._symbolic_trace")
+_tracing_state = _private("torch._C", "_get_tracing_state", lambda: torch.jit.is_tracing() or None)
+_graph_task = _private("torch._C", "_current_graph_task_id", lambda: -1)
+_keeps_graph = _private("torch._C._autograd", "_get_current_graph_task_keep_graph", lambda: False)
+_find_tensors = _private(
+    "torch.nn.parallel.distributed",
+    "_find_tensors",
+    lambda output: [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)],
+)
+_pack = _private("torch._VF", "_pack_padded_sequence")
+_unpack = _private("torch._VF", "_pad_packed_sequence")
+_PROXY, _FAKE = (getattr(_mode_keys, kind, None) for kind in ("PROXY", "FAKE"))
+if _PROXY is None:
+    _dispatch_mode = _mode_before_dispatch = lambda key: None
+
+for _name in MISSING:
+    _needed_for = next((private.needed_for for private in PRIVATE if _name in private.name.split(" or ")), "")
+    warnings.warn(f"torch {torch.__version__} has no {_name}: alive goes without {_needed_for}", stacklevel=2)
+
+module_call: CodeType = getattr(nn.Module, "_call_impl", nn.Module.__call__).__code__
+"""A frame with this code is the call of a module."""
 
 
 def storage_id(t: Tensor) -> int:
     """The memory a tensor lies in; equal for all its views, and for no other tensor while it lives."""
-    return int(t.untyped_storage()._cdata)
+    storage = t.untyped_storage()
+    return int(getattr(storage, "_cdata", 0) or storage.data_ptr())
 
 
 def version_of(t: Tensor) -> int:
     """How often a tensor was changed in place."""
-    return t._version
+    return getattr(t, "_version", 0)
 
 
 def children_of(module: nn.Module) -> dict[str, nn.Module | None]:
@@ -304,22 +416,16 @@ def only_hooks(module: nn.Module, count: int, children: tuple[nn.Module | None, 
 
 def has_global_hooks() -> bool:
     """Whether someone has hooks on every module there is."""
-    of = torch.nn.modules.module
-    kept = (of._global_forward_hooks, of._global_forward_pre_hooks)
-    return any(kept) or bool(of._global_backward_hooks or of._global_backward_pre_hooks)
+    kinds = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
+    return any(getattr(torch.nn.modules.module, f"_global_{kind}", True) for kind in kinds)
 
 
 def leave(mode: TorchDispatchMode | TorchFunctionMode) -> None:
     """Take a mode off torch's stack, wherever it lies there; nothing, if it does not."""
     kind: type[TorchDispatchMode] | type[TorchFunctionMode] = TorchFunctionMode
-    stack, pop, push = overrides._get_current_function_mode_stack, overrides._pop_mode, overrides._push_mode
+    stack, pop, push = _function_modes, _pop_function_mode, _push_function_mode
     if isinstance(mode, TorchDispatchMode):
-        kind, stack, pop, push = (
-            TorchDispatchMode,
-            _get_current_dispatch_mode_stack,
-            pop_dispatch_mode,
-            push_dispatch_mode,
-        )
+        kind, stack, pop, push = TorchDispatchMode, _dispatch_modes, pop_dispatch_mode, push_dispatch_mode
     if not any(own is mode for own in stack()):
         return
     above = []
@@ -339,96 +445,93 @@ def schema_of(operator: Any) -> Any:
 
 def packed_rows(padded: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
     """Padded sequences as packed rows."""
-    rows: Tensor = torch._VF._pack_padded_sequence(padded, lengths, batch_first)[0]
+    rows: Tensor = _pack(padded, lengths, batch_first)[0]
     return rows
 
 
 def padded_rows(rows: Tensor, batch_sizes: Tensor, batch_first: bool, padding: float, length: int) -> Tensor:
     """Packed rows as padded sequences."""
-    padded: Tensor = torch._VF._pad_packed_sequence(rows, batch_sizes, batch_first, padding, length)[0]
+    padded: Tensor = _unpack(rows, batch_sizes, batch_first, padding, length)[0]
     return padded
 
 
 def in_backward() -> bool:
     """Whether this runs inside a backward pass."""
-    return torch._C._current_graph_task_id() != -1
+    return bool(_graph_task() != -1)
 
 
 def is_transformed() -> bool:
     """Whether a transform of torch.func is running."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    return _peek_transform() is not None
 
 
 def is_proxy_tracing() -> bool:
     """Whether make_fx is tracing, or torch.export by way of it."""
-    key = torch._C._TorchDispatchModeKey.PROXY
-    return torch._C._get_dispatch_mode(key) is not None or torch._ops._get_dispatch_mode_pre_dispatch(key) is not None
+    return _dispatch_mode(_PROXY) is not None or _mode_before_dispatch(_PROXY) is not None
 
 
 def is_faked() -> bool:
     """Whether a fake mode is on, in which tensors have no values."""
-    if not torch._C._len_torch_dispatch_stack() and torch._guards.TracingContext.try_get() is None:
+    if not _count_dispatch_modes() and _tracing_context() is None:
         return False  # the two places it looks at
-    return torch._guards.detect_fake_mode() is not None
+    return _fake_mode() is not None
 
 
 def is_torch_function_off() -> bool:
     """Whether function modes see nothing at the moment."""
-    return bool(torch._C._is_torch_function_all_disabled())
+    return bool(_is_torch_function_off())
 
 
 def transform_levels() -> list[int]:
     """The levels of the transforms of torch.func around us."""
-    return [transform.level() for transform in torch._C._functorch.get_interpreter_stack() or ()]
+    return [transform.level() for transform in _transforms() or ()]
 
 
 def level_token(t: Tensor, level: int) -> Tensor:
     """A tensor that belongs to a transform of torch.func, as long as that runs."""
-    token: Tensor = torch._C._functorch._wrap_for_grad(t, level)
+    token: Tensor = _wrap_for_grad(t, level)
     return token
 
 
 def has_level(token: Tensor) -> bool:
     """Whether the transform that a token belongs to still runs."""
-    return bool(torch._C._functorch.maybe_get_level(token) > 0)
+    return bool(_level_of(token) > 0)
 
 
 def unwrapped(t: Tensor) -> Tensor:
     """What lies inside the wrappers of torch.func; of vmap, all that it runs at once."""
     while is_functorch_wrapped_tensor(t):
-        t = torch._C._functorch.get_unwrapped(t)
+        t = _get_unwrapped(t)
     return t
 
 
 def is_dual() -> bool:
     """Whether forward-mode differentiation is on."""
-    return forward_ad._current_level >= 0
+    return bool(getattr(forward_ad, "_current_level", -1) >= 0)
 
 
 def modes_without_values() -> list[Any]:
     """The fake mode and the tracer of make_fx around us, if any."""
-    if not torch._C._len_torch_dispatch_stack():
+    if not _count_dispatch_modes():
         return []
-    keys = torch._C._TorchDispatchModeKey
-    found = (torch._C._get_dispatch_mode(key) for key in (keys.FAKE, keys.PROXY))
+    found = (_dispatch_mode(key) for key in (_FAKE, _PROXY))
     return [mode for mode in found if mode is not None]
 
 
 def is_traced_whole() -> bool:
     """Whether torch.jit.trace or torch.export run the model."""
-    key = torch._C._TorchDispatchModeKey.PROXY
-    return torch._C._get_tracing_state() is not None or torch._ops._get_dispatch_mode_pre_dispatch(key) is not None
+    return _tracing_state() is not None or _mode_before_dispatch(_PROXY) is not None
 
 
 def is_fx_tracing() -> bool:
     """Whether torch.fx is tracing."""
     asked = getattr(_symbolic_trace, "_get_is_fx_tracing", None)  # from torch 2.14 on, one answer for each thread
-    return bool(asked() if asked else _symbolic_trace._is_fx_tracing_flag)
+    return bool(asked() if asked else getattr(_symbolic_trace, "_is_fx_tracing_flag", False))
 
 
 def keeps_graph() -> bool:
     """Whether the backward pass that runs keeps the graph."""
-    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
+    return bool(_keeps_graph())
 
 
 def has_saving_hooks() -> bool:
@@ -439,7 +542,7 @@ def has_saving_hooks() -> bool:
 
 def is_view(t: Tensor) -> bool:
     """Whether autograd takes a tensor for a view of another."""
-    return t._is_view()
+    return bool(getattr(t, "_is_view", lambda: True)())
 
 
 def is_freed(node: Any) -> bool:
@@ -453,13 +556,11 @@ def is_freed(node: Any) -> bool:
 
 def node_of(function: type[torch.autograd.Function]) -> type:
     """The class of the nodes that a Function leaves in the graph of autograd."""
-    return function._backward_cls
+    return getattr(function, "_backward_cls", _Nothing)
 
 
 def found_by_ddp(output: Any) -> list[Tensor]:
     """The tensors that DistributedDataParallel finds in an output."""
-    from torch.nn.parallel.distributed import _find_tensors
-
     return list(_find_tensors(output))
 
 
