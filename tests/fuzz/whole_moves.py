@@ -145,7 +145,10 @@ def lengths(d: Draft) -> None:
     d.do(
         f"{long} = "
         + d.one_of(
-            (f"lengths_of(len(q), q.shape[1], {d.input('i', 'i')})", "[1 + (v > 0) for v in q[:, 0, 0].tolist()]")
+            (
+                f"lengths_of(len(q), q.shape[1], {d.input('i', 'i')})",
+                "[min(1 + (v > 0), q.shape[1]) for v in q[:, 0, 0].tolist()]",
+            )
         )
     )
     if d.maybe(0.7):
