@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from alive.cli.preflight import preflight as command
 from alive.data import Data, digits, moons
 from alive.diagnosis import census
-from alive.diagnosis.advice import advise
 from alive.errors import AliveError
 from alive.forecast import RISK, by_size, preflight
 from alive.nn import Rectangular
@@ -281,7 +280,7 @@ def test_a_census_gives_no_verdict_on_norms_that_have_seen_nothing():
 
 
 def test_the_advice_on_norms_that_have_seen_nothing_is_to_let_them_see():
-    first, *others = advise(census(stack(30, 16, True), torch.randn(100, 8), gradient=True))
+    first, *others = census(stack(30, 16, True), torch.randn(100, 8), gradient=True).findings
     assert first.found.startswith("30 batch norms (1 first) have seen no data yet")
     assert not any(advice.grave or advice.cures for advice in (first, *others))
 

@@ -65,6 +65,27 @@ def test_a_plugged_in_activation_is_counted(plug_in, tmp_path):
     assert run(plug_in, code, tmp_path).split() == ["6", "True", "shifted_relu"]
 
 
+def test_a_plugged_in_finding_is_judged_shown_and_failed_on(plug_in, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def make_model():\n"
+        "    return torch.nn.Sequential(torch.nn.Linear(2, 90), torch.nn.ReLU(), torch.nn.Linear(90, 1))\n"
+    )
+    code = (
+        "from typer.testing import CliRunner\n"
+        "from alive.cli import app\n"
+        "def run(*words): return CliRunner().invoke(app, ['census', 'mine:make_model', '--data', 'moons', *words])\n"
+        "import json\n"
+        "few = json.loads(run('--json').stdout)['findings']\n"
+        "print([a['level'] for a in few if a['rule'] == 'OWN001'])\n"
+        "print('[OWN001]' in run('-v').stdout, '85 points for 90 units' in run('--format', 'junit').stdout)\n"
+        "print([run('--fail-on', word).exit_code for word in ('OWN001', 'ALV011')])\n"
+        "print(run('--fail-on', 'OWN001', '--ignore', 'OWN001').exit_code)\n"
+        "print('fewer points than units' in CliRunner().invoke(app, ['rules', 'OWN001']).stdout)\n"
+    )
+    assert run(plug_in, code, tmp_path).splitlines() == ["['warning']", "True True", "[1, 0]", "0", "True"]
+
+
 def test_names_are_known_before_anything_is_imported(plug_in, tmp_path):
     code = (
         "from alive.nn import INITIALISERS\n"

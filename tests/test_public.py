@@ -15,8 +15,8 @@ import alive
 from alive.functional import Separation
 
 ROOMS = (
-    *("data", "diagnosis", "forecast", "functional", "history", "nn"),
-    *("penalties", "race", "surgery", "taps", "theory", "train"),
+    *("data", "diagnosis", "findings", "forecast", "functional", "history", "nn"),
+    *("penalties", "race", "render", "surgery", "taps", "theory", "train"),
 )
 
 

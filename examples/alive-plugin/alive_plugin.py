@@ -11,6 +11,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from alive.data import Data, tensors
+from alive.diagnosis import Census
+from alive.findings import Finding, Rule
 from alive.functional import Activation
 from alive.nn import initialise_
 from alive.penalties import Jumpstart, Schedule
@@ -64,6 +66,25 @@ def shifted(
     model = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, outputs))
     initialise_(model, init, generator=generator)
     return model
+
+
+# A finding: how it is seen in a census, and what is said of it.
+def _few_points(census: Census) -> Finding | None:
+    units, points = census.units.total, census.points.total
+    if points >= units:
+        return None
+    return Finding(
+        f"{points} points for {units} units: that a unit is dead may be chance", "take the census of more points"
+    )
+
+
+FEW_POINTS = Rule(
+    "OWN001", "fewer points than units", "warning", "a census of fewer points than the network has units",
+    cause="A sample that was made small to save time.",
+    counted="The points of the census and the units of all layers.",
+    cure="More points: `--points`.",
+    see=_few_points,
+)  # fmt: skip
 
 
 # An experiment: which networks at which scale, and what is claimed of them.

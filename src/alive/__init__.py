@@ -14,12 +14,14 @@ from .errors import AliveError, near
 if TYPE_CHECKING:
     from . import data as data
     from . import diagnosis as diagnosis
+    from . import findings as findings
     from . import forecast as forecast
     from . import functional as functional
     from . import history as history
     from . import nn as nn
     from . import penalties as penalties
     from . import race as race
+    from . import render as render
     from . import surgery as surgery
     from . import taps as taps
     from . import theory as theory
@@ -66,12 +68,14 @@ _HOME = {
 _ROOMS = (
     "data",
     "diagnosis",
+    "findings",
     "forecast",
     "functional",
     "history",
     "nn",
     "penalties",
     "race",
+    "render",
     "surgery",
     "taps",
     "theory",

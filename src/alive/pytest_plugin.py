@@ -15,9 +15,9 @@ from .errors import AliveError
 
 if TYPE_CHECKING:
     from .diagnosis import Census
-    from .findings.finding import Finding
+    from .findings.conditions import Condition
+    from .findings.finding import Place
     from .findings.policy import Policy
-    from .findings.verdicts import Condition
 
 USUAL = ("warning",)
 
@@ -51,9 +51,10 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 
 def _items(session: pytest.Session, config: pytest.Config, models: list[str]) -> Iterator[pytest.Item]:
+    from .findings.conditions import condition
+    from .findings.finding import LEVELS
     from .findings.policy import of_project, policy
-    from .findings.rules import LEVELS, RULES
-    from .findings.verdicts import condition
+    from .findings.rules import RULES
 
     typed = {name: config.getoption(f"alive_{name}") for name in ("ignore", "threshold", "fail_on")}
     asked = of_project(Path.cwd()).plus(policy(**typed))
@@ -77,24 +78,24 @@ class Subject:
     def __init__(self, model: str, config: pytest.Config, policy: Policy, gradient: bool) -> None:
         self.model, self.policy = model, policy
         self._config, self._gradient = config, gradient
-        self._known: tuple[Census, list[Finding]] | None = None
+        self._known: tuple[Census, tuple[Place, ...]] | None = None
 
-    def known(self) -> tuple[Census, list[Finding]]:
+    def known(self) -> tuple[Census, tuple[Place, ...]]:
         """The census, and its findings."""
         if self._known is None:
             self._known = self._taken()
         return self._known
 
-    def _taken(self) -> tuple[Census, list[Finding]]:
+    def _taken(self) -> tuple[Census, tuple[Place, ...]]:
         from . import diagnosis
         from .cli import sources
-        from .findings.finding import of_census
+        from .findings.policy import places
 
         points = self._config.getoption("alive_points")
         typed = sources.Typed(self.model, self._config.getoption("alive_data"), points=points)
         opened = sources.opened(typed)
         found = diagnosis.census(opened.model, opened.data, gradient=self._gradient)
-        return found, of_census(found, self.policy, made_at=sources.line_of(self.model))
+        return found, places(found.findings, self.policy, made_at=sources.line_of(self.model))
 
 
 class AliveItem(pytest.Item):

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from alive.diagnosis import census
-from alive.diagnosis.render import Origin, page
+from alive.render import Origin, page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (400, 1300)

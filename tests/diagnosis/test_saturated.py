@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 import alive
-from alive.diagnosis.advice import advise
-from alive.findings.finding import of_census
+from alive.findings.policy import Policy, places
 
 X = torch.rand(20, 3, generator=torch.Generator().manual_seed(0))
 
@@ -32,6 +31,6 @@ def test_what_is_at_the_ceiling_is_called_saturated(act, biases, said) -> None:
     still = int((out == out[0]).all(0).sum())  # the same for every point, by what comes out
     census = alive.census(model, X)
     assert census.units.dead == still
-    assert [a.found for a in advise(census) if said in a.found]
-    (found,) = [a for a in of_census(census) if a.rule == "ALV001"]
+    assert [a.found for a in census.findings if said in a.found]
+    (found,) = [a for a in places(census.findings, Policy()) if a.rule == "ALV001"]
     assert found.message == said.replace("units are", "units of 0 → " + census.layers[0].activation.name + " are")

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from alive import Census, census
 from alive.diagnosis import Limit
-from alive.diagnosis.advice import advise
 from alive.errors import AliveError
 
 
@@ -385,7 +384,7 @@ def test_a_part_that_is_cut_off_is_told_and_is_not_grave(how: Callable[[Tensor],
     found = census(model, [x[:20], x[20:]], gradient=True)
     cut = [[word for word in found.words(layer) if word != "bends nothing"] for layer in found.layers]
     assert cut == [["cut off"], []]
-    (said,) = [advice for advice in advise(found) if advice.rule == "ALV007"]
+    (said,) = [advice for advice in found.findings if advice.rule == "ALV007"]
     assert "a → relu" in said.found
     assert not said.grave
     assert not found.gone
@@ -397,10 +396,10 @@ def test_a_network_from_which_nothing_comes_back_can_hardly_learn(end: Callable[
     found = census(Severed(lambda h: h, end), torch.randn(50, 8), gradient=True)
     assert len(found.cut_off) == 2
     assert "no gradient comes back" in found.gone
-    first = advise(found)[0]
+    first = found.findings[0]
     assert first.grave
     assert first.rule == "ALV007"
-    assert "detach()" in first.do
+    assert "detach()" in first.advice
     assert "was not measured" not in str(found)
 
 
@@ -421,4 +420,4 @@ def test_a_head_of_zeros_and_one_that_the_loss_leaves_out_are_no_alarm() -> None
     data = torch.randn(50, 8), torch.randn(50, 4)
     found = census(Heads(), data, loss=lambda output, y: nn.functional.mse_loss(output[1], y))
     assert [layer.label for layer in found.cut_off] == ["value → relu"]
-    assert not any(advice.grave for advice in advise(found))
+    assert not any(advice.grave for advice in found.findings)

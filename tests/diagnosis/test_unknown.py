@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from alive import census
 from alive.diagnosis import Limit
-from alive.diagnosis.advice import advise
 
 
 class Mixed(nn.Module):
@@ -58,7 +57,7 @@ def test_a_selection_keeps_limits_on_units_open() -> None:
     assert found["relu"].unknown
     assert [(a.name, a.counts) for a in found.unseen] == [("topk", True), ("sort", True)]
     assert Limit.parse("dead_units>0").is_open(found)
-    assert any("not counted: topk" in a.found for a in advise(found))
+    assert any("not counted: topk" in a.found for a in found.findings)
 
 
 def test_the_command_line_does_not_pass_what_is_unknown(alive, tmp_path) -> None:
@@ -97,16 +96,16 @@ def test_no_gradient_passes_is_said_where_autograd_says_so(activation: str, arou
     model(x).square().sum().backward()
     passes = bool(model.stem.weight.grad.any())
     found = census(model, x)
-    said = next(a for a in advise(found) if "point" in a.found)
+    said = next(a for a in found.findings if "point" in a.found)
     assert found.points.dead == 9
     assert ("no gradient passes" in said.found) is not passes
     assert said.grave is not passes
-    assert (said.finding == "dead at the start") is not passes
+    assert (said.measured_as == "dead at the start") is not passes
     assert found["activation"].bypassed is around
 
 
 def test_unknown_stands_in_record_table_page_and_json() -> None:
-    from alive.diagnosis.render import page
+    from alive.render import page
 
     found = census(Mixed(), torch.randn(6, 3))
     (layer,) = found.layers

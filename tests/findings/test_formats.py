@@ -12,8 +12,8 @@ import pytest
 
 from alive.cli import values
 from alive.findings.rules import RULES, index, page, rules_of
-from alive.findings.schemas import SCHEMAS, schema
-from alive.findings.sheet import FORMATS
+from alive.render.schemas import SCHEMAS, schema
+from alive.render.sheet import FORMATS
 from alive.surgery.shrink.record import REASONS
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from alive.diagnosis import census
-from alive.diagnosis.advice import advise
 from alive.race import AS_IS, cure
 
 FILE = Path(__file__).parents[2] / "examples" / "seven.py"
@@ -37,7 +36,7 @@ def test_the_broken_are_cured_and_the_healthy_left_alone(name: str) -> None:
 def test_the_census_sees_what_is_broken(name: str) -> None:
     x, y = getattr(seven, seven.DATA[name])()
     found = census(getattr(seven, name)(), (x[:200], y[:200]), gradient=True)
-    assert any(advice.grave for advice in advise(found)) == (name in seven.BROKEN)
+    assert any(advice.grave for advice in found.findings) == (name in seven.BROKEN)
 
 
 def test_a_badly_scaled_input_is_cured_by_its_scale() -> None:

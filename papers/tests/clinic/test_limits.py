@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from alive.diagnosis import census
-from alive.diagnosis.advice.findings import DROWNS
-from alive.diagnosis.advice.scale import FAR, LARGE, SMALL, UNEVEN, Limits, scale
+from alive.findings.drowned import DROWNS
+from alive.findings.scale import FAR, LARGE, SMALL, UNEVEN, Limits, scale
 from alive.penalties import Jumpstart, pull
 from alive_papers.clinic import CURES, PATIENTS
 from alive_papers.clinic.book import Book

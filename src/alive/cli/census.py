@@ -48,7 +48,9 @@ def census(
     forward: Forward = None,
     gradient: Annotated[bool, typer.Option("--gradient", help="Also the gradient that arrives at each layer.")] = False,
     loss: Annotated[str | None, choice(LOSS, values.LOSSES, open_=True)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All layers, in the network's order.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-v", help="All findings and all layers, in the network's order.")
+    ] = False,
     format: Form = None,
     as_json: Json = False,
     out: Out = None,
@@ -69,7 +71,7 @@ def census(
     from .. import diagnosis
     from ..feed.threads import few_threads
     from ..files import expect_writable
-    from ..findings.sheet import census_sheet
+    from ..render.sheet import census_sheet
     from . import sources
 
     wanted = asked("census", format, as_json=as_json, files=out, ignore=ignore, threshold=threshold, fail_on=fail_on)
@@ -95,7 +97,7 @@ def census(
     if html is not None:
         _write(html, found, typed, opened.source, opened.sample)
     if wanted.shows_table:
-        from ..diagnosis.render import table
+        from ..render import table
 
         show(table(found, everything=everything))
     wanted.finish(
@@ -113,8 +115,8 @@ def census(
 
 def _write(html: Path, found: Census, typed: Typed, data: str, sample: str) -> None:
     """The census as a page, with what it is of and how it was made."""
-    from ..diagnosis.render import Origin, page
     from ..files import write_atomically
+    from ..render import Origin, page
 
     origin = Origin(command=command(), model=typed.model, data=data, sample=sample)
     write_atomically(html, page(found, f"Census of {typed.model} on {data}", origin).encode())

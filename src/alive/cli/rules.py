@@ -44,6 +44,6 @@ def schema(
                                         autocompletion=completing(values.SCHEMAS))],
 ) -> None:  # fmt: skip
     """Print the JSON schema of what a command writes with --format json."""
-    from ..findings.schemas import schema as published
+    from ..render.schemas import schema as published
 
     put(published(name), end="")

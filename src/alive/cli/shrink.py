@@ -49,7 +49,7 @@ def shrink(
     from ..feed import batches
     from ..feed.threads import few_threads
     from ..files import expect_writable
-    from ..findings.sheet import shrink_sheet
+    from ..render.sheet import shrink_sheet
     from . import sources
 
     wanted = asked("shrink", format, as_json=as_json, files=report, ignore=ignore, threshold=threshold, fail_on=fail_on)

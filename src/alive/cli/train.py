@@ -195,7 +195,7 @@ def _say_if_drowned(network: nn.Module, points: Data, task: Task, keep: Jumpstar
     import torch
 
     from ..diagnosis import census
-    from ..diagnosis.advice import drowned
+    from ..findings import drowned
     from ..penalties import pull
     from ..train import POINTS_AT_ONCE, Points
 
@@ -205,8 +205,8 @@ def _say_if_drowned(network: nn.Module, points: Data, task: Task, keep: Jumpstar
     inputs, y = held.batch(torch.arange(len(points.train_y))[:POINTS_AT_ONCE])
     pulled = pull(network, keep, task.loss(held.answer(network, inputs), y))
     keep.detach()
-    for each in drowned(census(network, points), pulled):
-        say(f"{each.found}. Lower --weight, or leave --jumpstart out.")
+    if (found := drowned.see(census(network, points), pulled)) is not None:
+        say(f"{found.found}. Lower --weight, or leave --jumpstart out.")
 
 
 def _expect_penalty(

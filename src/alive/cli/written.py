@@ -14,9 +14,9 @@ from . import values
 from .words import choice, fail, put, wrote
 
 if TYPE_CHECKING:
+    from ..findings.conditions import Condition
     from ..findings.policy import Policy
-    from ..findings.sheet import Sheet
-    from ..findings.verdicts import Condition
+    from ..render.sheet import Sheet
 
 FAIL = (
     'Exit with 1 if this holds or may: "dead_units>0", "dead_points>=5%", "gradient<1e-6", ALV001, or a level: error.'
@@ -81,8 +81,8 @@ def asked(
 ) -> Written:  # fmt: skip
     """What was typed about the output; [tool.alive] of pyproject.toml comes before it."""
     from ..files import expect_writable
+    from ..findings.conditions import condition
     from ..findings.policy import of_project, policy
-    from ..findings.verdicts import condition
 
     own = policy(ignore=ignore or (), threshold=threshold or (), fail_on=fail_on or ())
     whole = of_project(Path.cwd()).plus(own)

@@ -171,6 +171,7 @@ class _Seen(NamedTuple):
     states: Tensor | None
     values: int
     signal: Signal
+    scored: bool = True
 
     @property
     def of_points(self) -> bool:
@@ -283,7 +284,7 @@ class _Counter:
         judged = call.tap.noun not in (CODE, EXPERT)  # of scores that only choose, the signal says nothing
         with DisableTorchFunction():  # its products are not the model's, of which others that watch it keep account
             signal = measured(z, layout, self.points) if judged else UNMEASURED
-        seen = _Seen(call.tap, top, bottom, states, values, signal)
+        seen = _Seen(call.tap, top, bottom, states, values, signal, call.selection is None or call.selection.scored)
         self._put(name, self.seen[name].plus(seen) if name in self.seen else seen, call.slot)
         if self.backward is not None and judged:
             self.backward.listen(name, call.z, layout)
@@ -361,6 +362,7 @@ def _layer(name: str, label: str, seen: _Seen, points: int, deaths: int, bypasse
         "values": seen.values,
         "bypassed": bypassed,
         "noun": seen.tap.noun,
+        "scored": seen.scored,
     }
     return LayerCensus(name, seen.tap.activation, top, bottom, tally, deaths, seen.signal, **known)
 

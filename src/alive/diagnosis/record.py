@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,9 @@ from ..taps import NOUNS, Unseen
 from .build import Build
 from .example import Example
 from .signal import UNMEASURED, Signal
+
+if TYPE_CHECKING:
+    from ..findings import Finding
 
 ALIVE = -1  # in `died_at`: the point reached the output
 BENDS_NOTHING, HAVE_MERGED, VANISHED, EXPLODED = "bends nothing", "merged", "vanished", "exploded"
@@ -74,6 +77,7 @@ class LayerCensus:
     signal    how far apart the points still are, and how much of the gradient arrives
     noun      what its units are called: "unit"; where a few of many are chosen, "latent", "code" or "expert". There,
               top is the largest margin to being chosen: the score less the k-th largest of the others
+    scored    of a choice, whether by scores that can be lifted
     paired    inputs whose points are taken to be those of the first one by their position alone
     """
 
@@ -91,6 +95,7 @@ class LayerCensus:
     values: int = 0
     bypassed: bool | None = None
     noun: str = "unit"
+    scored: bool = True
     paired: tuple[str, ...] = ()
 
     @property
@@ -190,7 +195,7 @@ def silent(layers: Iterable[LayerCensus]) -> str:
     return "saturated" if saturated == dead else f"off, or saturated ({saturated}),"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Census:
     """The state of every unit and point of a model. Parts of the data add up: `a + b`.
 
@@ -328,6 +333,13 @@ class Census:
         number = next(k for k, other in enumerate(self.layers) if other is layer)
         return any(other.signal.gradient for other in self.layers[number + 1 :])
 
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What all this means: the gravest first; empty if all is well."""
+        from ..findings import see_all
+
+        return see_all(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything that was counted, as plain numbers."""
         record: dict[str, Any] = {
@@ -353,17 +365,17 @@ class Census:
         return json.dumps(self.to_dict(), indent=indent)
 
     def __rich__(self) -> Any:
-        from .render import table
+        from ..render import table
 
         return table(self)
 
     def __str__(self) -> str:
-        from .render import text
+        from ..render import text
 
         return text(self)
 
     def _repr_html_(self) -> str:
-        from .render import fragment
+        from ..render import fragment
 
         return fragment(self)
 

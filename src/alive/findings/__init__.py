@@ -1,1 +1,6 @@
-"""Findings for machines: rules with ids, what to ignore and to fail on, and JSON, SARIF, JUnit XML, Markdown."""
+"""Findings: what a census or shrink means. One file a finding: how it is seen, its id, its text and its cures."""
+
+from .finding import Finding, Place, Rule
+from .rules import see_all
+
+__all__ = ["Finding", "Place", "Rule", "see_all"]

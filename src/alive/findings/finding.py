@@ -1,24 +1,25 @@
-"""Findings: what a census or shrink found, one record a rule and layer, with the line of the call."""
+"""A finding: what was seen, at which layers, and what to do about it; and the rule that sees it and explains it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from ..diagnosis.advice import FIRST, SAME, Advice, advise
-from ..diagnosis.record import Census, LayerCensus, silent
-from ..surgery.shrink.record import MEANING
-from ..surgery.shrink.record import Report as Shrinking
+from ..diagnosis.advice.remedies import EACH_STEP, REMEDIES, cures
+from ..diagnosis.record import Census, LayerCensus
 from ..taps.selections import UNIT
-from .policy import Policy
-from .rules import OF_REASON, RULES, Level
+
+Level = Literal["error", "warning", "note"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+WORST = 3  # layers named in one sentence
+BY_HAND = "make thin layers wider, or add skip connections or norms"
+RACE = ("race all cures on your own data", ("alive cure",))
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One finding.
+class Place:
+    """A finding at one layer, as machines read it.
 
     layer   the layer by its name, label: as people name it; both empty where it is of the whole network
     where   file and line of the call, or of what makes the model; empty where neither is known
@@ -26,9 +27,9 @@ class Finding:
     do      what to do about it
     """
 
-    rule: str
-    level: Level
-    message: str
+    rule: str = ""
+    level: Level = "note"
+    message: str = ""
     layer: str = ""
     label: str = ""
     where: str = ""
@@ -36,128 +37,145 @@ class Finding:
     total: int | None = None
     do: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and text."""
-        return asdict(self)
+
+def at(layer: LayerCensus, message: str, count: int | None = None, total: int | None = None) -> Place:
+    """A place in a census."""
+    return Place("", "note", message, layer.name, layer.label or layer.name, layer.where, count, total)
 
 
-def of_census(census: Census, policy: Policy | None = None, *, made_at: str = "") -> list[Finding]:
-    """The findings of a census that the policy does not leave out, by rule, in the network's order.
+def counted(layer: LayerCensus, count: int, text: str) -> Place:
+    """A place at which so many units are something."""
+    total = layer.units.total
+    return at(layer, f"{count} of {total} {layer.noun}s of {layer.label or layer.name} {text}", count, total)
 
-    made_at   file and line of what makes the model: where a finding lies whose own line is not known
 
-    >>> import torch, alive
-    >>> model = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.ReLU())
-    >>> _ = torch.nn.init.constant_(model[0].bias, -9), torch.nn.init.constant_(model[0].weight, 1)
-    >>> [(a.rule, a.message) for a in of_census(alive.census(model, torch.rand(5, 1)))][0]
-    ('ALV001', '2 of 2 units of 0 → relu are off for every point')
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found, and what to do; grave if training cannot work as it is.
+
+    do       what to do in words, before the cures where some apply; `code` are its lines to copy
+    cures    those that apply to the model, the best first, by name; `measured_as` is what the clinic calls the finding
+    places   the layers one by one; none where it is of the whole network
+    rule     the id of its rule, which `see_all` fills in as it does the level
     """
-    policy, advice = policy or Policy(), advise(census)
-    advice = _alone(advice)
-    said = {a.rule: a for a in reversed(advice)}
-    found = [*_by_layer(census, said), *_of_advice(census, advice)]
-    kept = [a for a in found if not policy.drops(a.rule, a.layer, a.label) and _is_much(a, policy)]
-    places = [a if a.where or not made_at else _moved(a, made_at) for a in kept]
-    return sorted(places, key=lambda a: a.rule)
+
+    found: str
+    do: str = ""
+    code: tuple[str, ...] = ()
+    grave: bool = False
+    measured_as: str = ""
+    cures: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
+    rule: str = ""
+    level: Level = "note"
+
+    @property
+    def options(self) -> list[tuple[str, tuple[str, ...]]]:
+        """What to do, one thing or another: each in words, with its lines of code."""
+        best = [(REMEDIES[name].words, REMEDIES[name].code) for name in self.cures[: 2 if self.grave else 1]]
+        best = best or [(BY_HAND if self.measured_as else "", self.code)]
+        best += [RACE] if self.grave and self.measured_as else []
+        words = [f"{self.do} {best[0][0]}".strip(), *(words for words, _ in best[1:])]
+        return [(say, tuple(map(_placed, code))) for say, (_, code) in zip(words, best, strict=True)]
+
+    @property
+    def advice(self) -> str:
+        """The same in one line."""
+        return ". Or else ".join(f"{words}: {'; '.join(code)}" if code else words for words, code in self.options)
 
 
-def of_shrink(report: Shrinking, policy: Policy | None = None, *, made_at: str = "") -> list[Finding]:
-    """What `shrink` removed, one finding a layer and reason."""
-    policy, found = policy or Policy(), []
-    for layer in report.layers:
-        for why, count in layer.reasons.items():
-            meaning = MEANING[why][report.ground]
-            each = f"{count} of {layer.units} units of {layer.layer} {'are' if count > 1 else 'is'} removed as {why}"
-            name = OF_REASON[why]
-            message = f"{each}: each {meaning}"
-            found.append(
-                Finding(
-                    name, RULES[name].level, message, layer.layer, layer.layer, made_at, count, layer.units,
-                    RULES[name].cure.rstrip("."),
-                )
-            )  # fmt: skip
-    kept = [a for a in found if not policy.drops(a.rule, a.layer) and _is_much(a, policy)]
-    return sorted(kept, key=lambda a: a.rule)
+def _placed(line: str) -> str:
+    """A line to copy, with a word on where it belongs if that is into every training step."""
+    return f"{line}  # in each step" if line in EACH_STEP else line
 
 
-def _alone(advice: list[Advice]) -> list[Advice]:
-    """The same advice in words that can be read without what stands above or beside it."""
-    first = advice[0].rule if advice else ""
-    after = f"it may follow from {first}: cure that first, then take the census again"
-    usual = {a.rule: RULES[a.rule].cure.rstrip(".") for a in advice if a.rule}
-    return [
-        a._replace(do=after if a.do == FIRST else usual.get(a.rule, a.do) if a.do.endswith(SAME) else a.do)
-        for a in advice
-    ]
+def measured(name: str, found: str, census: Census, *places: Place, do: str = "", grave: bool = True) -> Finding:
+    """A finding for which the clinic has measured cures."""
+    return Finding(found, do, (), grave, name, cures(name, census), places)
 
 
-def _is_much(finding: Finding, policy: Policy) -> bool:
-    if finding.count is None:
-        return True
-    return policy.threshold(finding.rule).passed(finding.count, finding.total or 0)
+def in_part(found: str, census: Census, places: Sequence[Place], do: str) -> Finding:
+    """What is dead or linear in part: no reason not to train."""
+    return measured("dead in part", found, census, *places, do=do, grave=False)
 
 
-def _moved(finding: Finding, where: str) -> Finding:
-    return Finding(**{**asdict(finding), "where": where})
+REVIVE = "it may train all the same; to bring them back,"
 
 
-def _by_layer(census: Census, said: Mapping[str, Advice]) -> Iterator[Finding]:
-    """What is counted in each layer."""
-    dying = "ALV011" in said
-    for layer in census.layers:
-        units, name = layer.units, layer.label or layer.name
-        if layer.noun != UNIT:
-            yield from _chosen(layer, said)
-            continue
-        off = "off" if math.isinf(layer.activation.ceiling) else "off, or every unit saturated"
-        told: list[tuple[str, int | None, int | None, str]] = [
-            ("ALV001", units.dead, units.total, f"of {name} are {silent([layer])} for every point"),
-            ("ALV002", 0 if dying else layer.first_deaths, census.points.total, f"die at {name}: every unit is {off}"),
-            ("ALV003", 0 if layer.bends is False else layer.straight, units.total, f"of {name} are never off"),
-            ("ALV005", units.broken, units.total, f"of {name} are NaN or infinite for some point"),
-        ]
-        for rule, count, total, text in told:
-            if count:
-                what = RULES[rule].counts
-                yield _at(layer, rule, f"{count} of {total} {what} {text}", said, count, total)
-        if layer.bends is False:
-            yield _at(layer, "ALV004", f"{name} bends nothing: every unit there is dead or linear", said)
-        yield from _unknown(layer, said)
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One kind of finding: how it is seen, and all that is said of it. docs/rules has its page.
+
+    see      the finding in a census, if there; of shrink, in its report
+    by       which command finds it: census, shrink or train
+    counts   what a threshold is a number or a share of, in each layer; empty where it holds or does not
+    unknown  whether it says that something cannot be told, rather than that something is wrong
+    is_open  whether what is unknown in a census could make it hold, beyond a threshold
+    """
+
+    id: str
+    name: str
+    level: Level
+    short: str
+    cause: str
+    counted: str
+    cure: str
+    see: Callable[..., Finding | None]
+    by: Literal["census", "shrink", "train"] = "census"
+    counts: str = ""
+    unknown: bool = False
+    is_open: Callable[[Census, Any], bool] = lambda census, most: False
+
+    @property
+    def title(self) -> str:
+        """The id and the name."""
+        return f"{self.id} {self.name}"
+
+    def named(self, finding: Finding) -> Finding:
+        """A finding of this rule with its id and its level.
+
+        The level of what is counted layer by layer is the rule's own; else it is an error where the finding is grave.
+        """
+        level = self.level
+        if not self.counts and (finding.grave or level == "error"):
+            level = "error" if finding.grave else "warning"
+        return replace(finding, rule=self.id, level=level)
 
 
-def _chosen(layer: LayerCensus, said: Mapping[str, Advice]) -> Iterator[Finding]:
-    """Of a selection: what nothing chooses."""
-    dead, total, name = layer.units.dead, layer.units.total, layer.label or layer.name
-    if dead:
-        yield _at(layer, "ALV016", f"{dead} of {total} {layer.noun}s of {name} are never chosen", said, dead, total)
-    yield from _unknown(layer, said)
+def named(census: Census, layers: Sequence[LayerCensus], count: Callable[[LayerCensus], object] | None = None) -> str:
+    """The first few layers by what made their input and the activation, with the line of the call and a count.
+
+    Where one line calls all of them, it leads nowhere and is left out.
+    """
+    by_line = len({layer.where for layer in census.layers}) > 1
+    lines = [f" at {layer.where}" if by_line and layer.where else "" for layer in layers[:WORST]]
+    counts = [f" ({count(layer)})" if count else "" for layer in layers[:WORST]]
+    return ", ".join(f"{a.label or a.name}{line}{n}" for a, line, n in zip(layers, lines, counts, strict=False))
 
 
-def _unknown(layer: LayerCensus, said: Mapping[str, Advice]) -> Iterator[Finding]:
-    if layer.unknown:
-        name = layer.label or layer.name
-        yield _at(layer, "ALV012", f"unknown in {name}: {'; '.join(layer.unknown)}", said)
+def has_moved(census: Census) -> bool:
+    """Whether the network has left its start."""
+    return census.build is not None and census.build.moved
 
 
-def _at(
-    layer: LayerCensus, rule: str, message: str, said: Mapping[str, Advice], count: int | None = None,
-    total: int | None = None,
-) -> Finding:  # fmt: skip
-    do = said[rule].do if rule in said else RULES[rule].cure.rstrip(".")
-    name = layer.label or layer.name
-    return Finding(rule, RULES[rule].level, message, layer.name, name, layer.where, count, total, do)
+def misses_layers(census: Census) -> bool:
+    """Whether one-sided operations were noticed that could not be counted."""
+    return any(unseen.counts for unseen in census.unseen)
 
 
-LAYERED = ("ALV001", "ALV002", "ALV003", "ALV004", "ALV005", "ALV012", "ALV016")
+def open_units(state: str, nouns: Sequence[str] = (UNIT,)) -> Callable[[Census, Any], bool]:
+    """Whether units that are unknown could be in a state, more of them than the threshold."""
+
+    def is_open(census: Census, most: Any) -> bool:
+        tallies = [layer.units for layer in census.layers if layer.noun in nouns and layer.units.unknown]
+        return misses_layers(census) or any(most.passed(getattr(t, state) + t.unknown, t.total) for t in tallies)
+
+    return is_open
 
 
-def _of_advice(census: Census, advice: Iterable[Advice]) -> Iterator[Finding]:
-    """What holds for the network as a whole."""
-    for each in advice:
-        if not each.rule or each.rule in LAYERED:
-            continue
-        usual = RULES[each.rule].level
-        level: Level = "error" if each.grave else "warning" if usual == "error" else usual
-        layer = next((a for a in census.layers if a.name == each.at), None)
-        place = ("", "", "") if layer is None else (layer.name, layer.label or layer.name, layer.where)
-        yield Finding(each.rule, level, each.found, *place, do=each.do)
+def lacks(name: str) -> Callable[[Census, Any], bool]:
+    """Whether the spread or the gradient of some layer on the only way is not known."""
+    return lambda census, most: (
+        bool(census.unsettled)
+        or any(getattr(layer.signal, name) is None for layer in census.layers if not layer.bypassed)
+    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import AliveError, expect_one_of
-from .rules import Rule, rule
+from .finding import Finding, Place, Rule
+from .rules import rule
 
 KEYS = ("ignore", "threshold", "fail-on")
 FILE = "pyproject.toml"
@@ -65,6 +66,25 @@ class Policy:
         """Both together; of two thresholds of a rule the other's counts."""
         fail_on = other.fail_on or self.fail_on
         return Policy((*self.ignored, *other.ignored), {**self.thresholds, **other.thresholds}, fail_on)
+
+
+def places(findings: Iterable[Finding], policy: Policy, *, made_at: str = "") -> tuple[Place, ...]:
+    """Findings layer by layer, without what the policy leaves out: by rule, in the network's order.
+
+    made_at   where a place is whose own line is not known: the line of what makes the model
+    """
+    every = (
+        replace(at, rule=each.rule, level=each.level, where=at.where or made_at, do=each.advice)
+        for each in findings
+        for at in each.places or (Place(message=each.found),)
+    )
+    return tuple(sorted((at for at in every if _counts(at, policy)), key=lambda at: at.rule))
+
+
+def _counts(at: Place, policy: Policy) -> bool:
+    if policy.drops(at.rule, at.layer, at.label):
+        return False
+    return at.count is None or policy.threshold(at.rule).passed(at.count, at.total or 0)
 
 
 def policy(*, ignore: Iterable[str] = (), threshold: Iterable[str] = (), fail_on: Sequence[str] = ()) -> Policy:

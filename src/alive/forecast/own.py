@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from ..diagnosis import Census, census
-from ..diagnosis.advice.findings import CUTS, is_cut_off
 from ..diagnosis.norms import fresh_norms, settle
 from ..errors import AliveError
 from ..feed import batches
 from ..feed.forms import Stream
 from ..feed.threads import few_threads
+from ..findings.signal import CUTS, is_cut_off
 from ..nn import initialise_, starts_for
 from ..train.bars import bars
 from .record import RISK, Preflight, Remedy, Shares, share

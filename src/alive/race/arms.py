@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from ..diagnosis import Census
-from ..diagnosis.advice import advise
 from ..diagnosis.advice.remedies import ADDED, EACH_STEP, RATE, REMEDIES, Remedy
 from ..errors import AliveError, expect_one_of, fault
 from ..nn.farkas import Farkas
@@ -84,7 +83,7 @@ TWINS = {"mirrored, UP mean": "mirrored, jumpstart", "UP mean": "jumpstart"}  # 
 
 
 def _advised(census: Census) -> Iterable[str]:
-    cures = next((each.cures for each in advise(census) if each.cures and each.grave), ())
+    cures = next((each.cures for each in census.findings if each.cures and each.grave), ())
     return (TWINS.get(name, name) for name in cures[:NAMED])
 
 

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from ..diagnosis import Census, census
-from ..diagnosis.advice import advise
 from ..diagnosis.record import Tally
-from ..diagnosis.render.verdict import verdict
 from ..errors import AliveError
+from ..findings.rules import verdict
 from ..train import Points
 from .arms import AS_IS, Treated, treated
 from .crew import Tell
@@ -147,10 +146,9 @@ def _said(entry: Entry, model: nn.Module) -> dict[str, Any] | None:
 
 def summary(found: Census) -> dict[str, Any]:
     """Verdict, units and points of a census."""
-    advice = advise(found)
     return {
-        "verdict": verdict(found, advice).text,
-        "found": advice[0].found if advice else "",
+        "verdict": verdict(found)[0],
+        "found": found.findings[0].found if found.findings else "",
         "units": {"dead": found.units.dead, "linear": found.units.linear, "total": found.units.total},
         "points": {"dead": found.points.dead, "total": found.points.total},
     }

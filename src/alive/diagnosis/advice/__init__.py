@@ -1,5 +1,1 @@
-"""Advice: what a census means for training, and which cure was measured to work."""
-
-from .findings import FIRST, SAME, Advice, advise, drowned, first_choice
-
-__all__ = ["FIRST", "SAME", "Advice", "advise", "drowned", "first_choice"]
+"""Cures for what a census finds, in the order of what was measured."""

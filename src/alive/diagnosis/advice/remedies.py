@@ -126,17 +126,3 @@ def _applies(part: str, census: Census) -> bool:
     if part in ("torch", "kaiming", "glorot", "mirrored"):
         return part in census.build.starts
     return part != "batch norm" or (bool(census.build.starts) and not census.build.norms)
-
-
-def spoken(names: tuple[str, ...], otherwise: str) -> str:
-    """The first cures in words and code; `otherwise` where none applies."""
-    told = [f"{REMEDIES[name].words}: {_joined(REMEDIES[name].code)}" for name in names[:NAMED]]
-    return ". Or else ".join(told) or otherwise
-
-
-def _joined(code: tuple[str, ...]) -> str:
-    """Lines of code joined into one; what belongs into every training step is marked."""
-    return "; ".join(f"in each step {line}" if line in EACH_STEP else line for line in code)
-
-
-NAMED = 2  # cures in one piece of advice

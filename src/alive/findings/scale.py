@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import isfinite
 from typing import NamedTuple
 
-from ..signal import Signal
+from ..diagnosis.record import Census
+from ..diagnosis.signal import Signal
+from .finding import Finding, Rule, measured
 
 
 class Limits(NamedTuple):
@@ -47,3 +49,19 @@ def _unevenness(inputs: Signal) -> float:
         return 1.0
     varying = deviations[deviations > 0]
     return float(varying.max() / varying.median()) if len(varying) > 1 else 1.0
+
+
+def see(census: Census) -> Finding | None:
+    """What is wrong with the scale of the first input."""
+    found, grave = scale(census.input)
+    return measured("inputs badly scaled", found, census, grave=grave) if found else None
+
+
+RULE = Rule(
+    "ALV010", "badly scaled inputs", "warning", "inputs that are far too large, too small, off centre or uneven",
+    "Raw columns in units of their own: prices beside shares, years, pixels from 0 to 255.",
+    "The size, centre and evenness of the first input over the points are compared with limits that were measured "
+    "(docs/advice.md): odd, then grave. Where it is grave, the finding is an error.",
+    "`model = torch.nn.Sequential(alive.nn.Standardise(x), model)`.",
+    see, is_open=lambda census, most: census.input is None,
+)  # fmt: skip

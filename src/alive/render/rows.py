@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..record import BENDS_NOTHING, HAVE_MERGED, Census, LayerCensus, Tally
+from ..diagnosis.record import BENDS_NOTHING, HAVE_MERGED, Census, LayerCensus, Tally
 
 SEVERITIES = (
     "broken",

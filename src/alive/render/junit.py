@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from .rules import Rule, rules_of
+from ..findings.finding import Place, Rule
+from ..findings.rules import rules_of
 
 if TYPE_CHECKING:
-    from .finding import Finding
     from .sheet import Sheet
 
 
@@ -40,7 +40,7 @@ def junit(sheet: Sheet) -> str:
     )
 
 
-def _of_rule(suite: ElementTree.Element, rule: Rule, found: list[Finding], model: str) -> ElementTree.Element:
+def _of_rule(suite: ElementTree.Element, rule: Rule, found: list[Place], model: str) -> ElementTree.Element:
     case = _case(suite, rule.title, model)
     if not found:
         return case

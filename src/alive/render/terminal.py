@@ -7,30 +7,32 @@ from dataclasses import dataclass
 from io import StringIO
 
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
 from rich.text import Text
 
-from ...screen import Screen
-from ..advice import Advice, advise
-from ..record import BY_POSITION, Census
+from ..diagnosis.record import BY_POSITION, Census
+from ..findings.finding import Finding
+from ..findings.rules import verdict
+from ..screen import Screen
 from .grid import LINE, grid
 from .rows import HEALTHY, LayerRow, rows, worst_first
-from .verdict import verdict
 
-SCREENFUL = 15  # layers in a table that is not asked for all of them
+SCREENFUL, MOST = 15, 3  # layers in a table, and findings, where not all of them are asked for
 
 
 def table(census: Census, *, everything: bool = False) -> Shown:
-    """The layers, the sums, the verdict and the advice, for a terminal of any width.
+    """The verdict, the findings, the layers and the sums, for a terminal of any width.
 
-    The worst layers come first, a screenful of them; `everything`: all of them, in the network's order.
+    The gravest findings and the worst layers come first, and no more of them than a screen holds; `everything`: all of
+    them, the layers in the network's order.
     """
-    return Shown(census, everything, "alive census --all", "a wider terminal or --json")
+    return Shown(census, everything, "alive census -v", "a wider terminal or --json")
 
 
 def text(census: Census, *, everything: bool = False) -> str:
     """The same without colours, 120 columns wide."""
     console = Screen(file=StringIO(), width=120, no_color=True, color_system=None)
-    more = "alive.diagnosis.render.text(census, everything=True)"
+    more = "alive.render.text(census, everything=True)"
     console.print(Shown(census, everything, more, "census.to_json()"))
     return console.file.getvalue().rstrip()  # type: ignore[attr-defined,no-any-return]
 
@@ -45,6 +47,7 @@ class Shown:
     rest: str  # what has the columns that are
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from _judged(self.census, None if self.everything else MOST, self.more)
         found = rows(self.census)
         listed = found if self.everything else worst_first(found)[:SCREENFUL]
         whole = grid(self.census, found, listed)
@@ -56,7 +59,6 @@ class Shown:
             yield Text(f"(no room for: {', '.join(missing)}; {self.rest} has them)", style="dim")
         if self.census.paired:
             yield Text(f"({BY_POSITION}: {', '.join(self.census.paired)})", style="dim")
-        yield from _judged(self.census)
 
 
 def _hidden(found: Sequence[LayerRow], listed: Sequence[LayerRow], more: str) -> RenderResult:
@@ -72,15 +74,22 @@ def _hidden(found: Sequence[LayerRow], listed: Sequence[LayerRow], more: str) ->
         yield Text(f"({layers}, {how}; all, in the network's order: {more})", style="dim")
 
 
-def _judged(census: Census) -> RenderResult:
-    advice = advise(census)
-    judged = verdict(census, advice)
-    yield Text(judged.text, style="bold red" if judged.grave else "yellow" if advice else "green")
-    for each in advice:
-        yield _spoken(each)
+def _judged(census: Census, most: int | None, more: str) -> RenderResult:
+    (said, grave), found = verdict(census), census.findings
+    yield Text(said, style="bold red" if grave else "yellow" if found else "green")
+    for each in found[:most]:
+        yield from _spoken(each)
+    if hidden := found[most:] if most is not None else ():
+        yield Text(f"({len(hidden)} more: {more})", style="dim")
 
 
-def _spoken(advice: Advice) -> Text:
-    style = "bold red" if advice.grave else "yellow"
-    rule = (f" [{advice.rule}]", "dim") if advice.rule else ""
-    return Text.assemble(("▸ ", style), f"{advice.found}. ", ("What to do: ", "bold"), f"{advice.do}.", rule)
+def _spoken(finding: Finding) -> RenderResult:
+    """What was found, and what to do: code to copy on lines of its own."""
+    mark = ("▸ ", "bold red" if finding.grave else "yellow")
+    yield Text.assemble(mark, f"{finding.found}.", (f" [{finding.rule}]", "dim"))
+    for number, (words, code) in enumerate(finding.options):
+        yield Padding(
+            Text.assemble(("Or else " if number else "What to do: ", "bold"), words, ":" if code else "."), (0, 0, 0, 2)
+        )
+        for line in code:
+            yield Padding(Text(line), (0, 0, 0, 6), expand=False)

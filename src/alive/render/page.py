@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from jinja2 import Environment, PackageLoader
 
-from ..._version import __version__
-from ...functional.signals import MERGED, RESOLVED
-from ..advice import advise
-from ..record import BY_POSITION, Census, Tally
+from .._version import __version__
+from ..diagnosis.record import BY_POSITION, Census, Tally
+from ..findings.rules import verdict
+from ..functional.signals import MERGED, RESOLVED
 from .rows import HEALTHY, LayerRow, number, rows, worst_first
-from .verdict import verdict
+from .terminal import MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ def page(census: Census, title: str, origin: Origin | None = None) -> str:
 
 
 def _html(template: str, census: Census, **more: Any) -> str:
-    environment = Environment(loader=PackageLoader("alive.diagnosis.render", "templates"), autoescape=True)
-    found, advice = rows(census), advise(census)
+    environment = Environment(loader=PackageLoader("alive.render", "templates"), autoescape=True)
+    found = rows(census)
     tallies = (census.units, census.points)
     return environment.get_template(template).render(
         census=census,
@@ -77,8 +77,8 @@ def _html(template: str, census: Census, **more: Any) -> str:
         kinds=kinds,
         shown=number,
         by_position=BY_POSITION,
-        advice=advice,
-        verdict=verdict(census, advice),
+        verdict=verdict(census),
+        most=MOST,
         **more,
     )
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from .._version import __version__
-from .rules import RULES, Rule, page, rules_of
+from ..findings.finding import Place, Rule
+from ..findings.rules import RULES, page, rules_of
 
 if TYPE_CHECKING:
-    from .finding import Finding
     from .sheet import Sheet
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -52,7 +52,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, number: int) -> dict[str, Any]:
+def _result(finding: Place, number: int) -> dict[str, Any]:
     """What is unknown is neither passed nor failed: the standard calls it open, and gives it no level."""
     is_open = RULES[finding.rule].unknown
     cure = f" What to do: {finding.do}." if finding.do else ""
@@ -70,7 +70,7 @@ def _result(finding: Finding, number: int) -> dict[str, Any]:
     }
 
 
-def _location(finding: Finding) -> dict[str, Any]:
+def _location(finding: Place) -> dict[str, Any]:
     place: dict[str, Any] = {}
     if finding.where:
         file, _, line = finding.where.rpartition(":")

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from ..record import BENDS_NOTHING, Census, Tally
+from ..diagnosis.record import BENDS_NOTHING, Census, Tally
 from .rows import LayerRow, number
 
 NARROW, WORDS = 26, 22  # what long labels and words are folded to before columns are left out

@@ -17,4 +17,4 @@ def schema(name: str) -> str:
     'alive census'
     """
     expect_one_of("schema", name, SCHEMAS)
-    return files("alive.findings").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
+    return files("alive.render").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")

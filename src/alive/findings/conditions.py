@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..diagnosis.limits import Limit
 from ..diagnosis.record import Census
 from ..errors import AliveError
-from .finding import Finding
+from .finding import LEVELS, Place, Rule
 from .policy import Policy
-from .rules import LEVELS, RULES, Rule, rule, rules_of
+from .rules import RULES, rule, rules_of
 
 BY_GRADIENT = ("ALV007", "ALV008")
 
@@ -29,11 +29,11 @@ class Condition:
         """Whether only a census with the gradient can tell."""
         return any(name in BY_GRADIENT for name in self.rules) if self.limit is None else self.limit.wants_gradient
 
-    def failed(self, findings: Sequence[Finding], census: Census | None, policy: Policy) -> str:
+    def failed(self, found: Sequence[Place], census: Census | None, policy: Policy) -> str:
         """Why it fails, in words; empty where it does not."""
         if self.limit is not None:
             return "" if census is None else _limit(self.limit, census)
-        hit = [a for a in findings if a.rule in self.rules]
+        hit = [a for a in found if a.rule in self.rules]
         if hit:
             more = f", and {len(hit) - 1} more" if len(hit) > 1 else ""
             named = "" if self.text == hit[0].rule else f" {hit[0].rule}"
@@ -53,7 +53,7 @@ def condition(text: str, command: str, policy: Policy) -> Condition:
         which = LEVELS[: LEVELS.index(word.lower()) + 1]
         names = [r.id for r in rules_of(command) if r.level in which and not policy.drops(r.id)]
         return Condition(word.lower(), rules=tuple(names))
-    if re.search(r"[<>=!]", word) is None and re.match(r"(?i)al", word):
+    if word in RULES or (re.search(r"[<>=!]", word) is None and re.match(r"(?i)al", word)):
         found = rule(word)
         if found.by != command:
             raise AliveError(f"{found.id} is found by alive {found.by}, not by alive {command}", "Leave it out")
@@ -71,23 +71,7 @@ def _limit(limit: Limit, census: Census) -> str:
 
 def is_open(rule: Rule, census: Census, policy: Policy) -> bool:
     """Whether the unknown part of a census could make a rule hold that does not hold in the known part."""
-    layers = [a for a in census.layers if not policy.drops(rule.id, a.name, a.label)]
-    missing = any(unseen.counts for unseen in census.unseen)
     if policy.drops(rule.id) or rule.unknown:
         return False
-    if rule.counts == "points":
-        tally, most = census.points, policy.threshold(rule.id)
-        return (tally.unknown > 0 or missing) and most.passed(tally.dead + tally.unknown or tally.total, tally.total)
-    if rule.counts == "units":
-        state = {"ALV001": "dead", "ALV003": "linear", "ALV005": "broken"}[rule.id]
-        most = policy.threshold(rule.id)
-        hidden = [a.units for a in layers if a.units.unknown]
-        return missing or any(most.passed(getattr(u, state) + u.unknown, u.total) for u in hidden)
-    if rule.id == "ALV010":
-        return census.input is None
-    if rule.id == "ALV011":
-        return census.points.unknown > 0 and census.points.dead + census.points.unknown == census.points.total
-    if rule.id in ("ALV004", "ALV009"):
-        return missing or any(a.units.unknown for a in layers)
-    name = "spread" if rule.id == "ALV006" else "gradient"
-    return bool(census.unsettled) or any(getattr(a.signal, name) is None for a in layers if not a.bypassed)
+    layers = tuple(a for a in census.layers if not policy.drops(rule.id, a.name, a.label))
+    return rule.is_open(replace(census, layers=layers), policy.threshold(rule.id))

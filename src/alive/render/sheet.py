@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from .._version import __version__
-from ..diagnosis.advice import advise
 from ..diagnosis.record import Census
-from ..diagnosis.render.rows import number, rows
-from ..diagnosis.render.verdict import verdict
+from ..findings.conditions import Condition, is_open
+from ..findings.finding import Place
+from ..findings.policy import Policy, places
+from ..findings.rules import rules_of, verdict
+from ..findings.shrunk import see_removed
 from ..surgery.shrink.record import Report as Shrinking
-from .finding import Finding, of_census, of_shrink
 from .junit import junit
 from .markdown import markdown
-from .policy import Policy
-from .rules import rules_of
+from .rows import number, rows
 from .sarif import sarif
 from .tables import Table
-from .verdicts import Condition, is_open
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +41,7 @@ class Sheet:
     model: str
     data: str
     command: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Place, ...]
     headline: str
     table: Table
     record: Mapping[str, Any]
@@ -62,13 +61,12 @@ def census_sheet(
 ) -> Sheet:  # fmt: skip
     """The sheet of a census."""
     policy = policy or Policy()
-    found = tuple(of_census(census, policy, made_at=made_at))
+    found = places(census.findings, policy, made_at=made_at)
     said = {c.text: c.failed(found, census, policy) for c in conditions}
-    judged = verdict(census, advise(census)).text
     seen = {a.rule for a in found}
     unsure = tuple(r.id for r in rules_of("census") if r.id not in seen and is_open(r, census, policy))
     return Sheet(
-        "census", model, data, command, found, judged, _layers(census), census.to_dict(), conditions,
+        "census", model, data, command, found, verdict(census)[0], _layers(census), census.to_dict(), conditions,
         {text: why for text, why in said.items() if why}, unsure, policy.dropped,
     )  # fmt: skip
 
@@ -79,7 +77,7 @@ def shrink_sheet(
 ) -> Sheet:  # fmt: skip
     """The sheet of what `shrink` did."""
     policy = policy or Policy()
-    found = tuple(of_shrink(report, policy, made_at=made_at))
+    found = places(see_removed(report), policy, made_at=made_at)
     said = {c.text: c.failed(found, None, policy) for c in conditions}
     body = tuple(
         (a.layer, f"{a.units:,} to {a.units_left:,}", f"{a.connections:,} to {a.connections_left:,}", a.in_words)
@@ -113,7 +111,7 @@ def _json(sheet: Sheet) -> str:
     """Everything that was counted, and the findings; census.schema.json and shrink.schema.json describe it."""
     head = {"format": f"alive {sheet.by} 1", "version": __version__, "model": sheet.model, "data": sheet.data}
     tail = {
-        "findings": [a.to_dict() for a in sheet.findings],
+        "findings": [asdict(a) for a in sheet.findings],
         "unsure": list(sheet.unsure),
         "failed": dict(sheet.failed),
     }
