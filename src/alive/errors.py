@@ -72,6 +72,16 @@ _NOT_OWN = (
 )
 
 
+def reason(error: BaseException) -> str:
+    """The first line of what an error says, for a sentence; its kind if it says nothing.
+
+    >>> reason(ValueError("no such layer.")), reason(KeyError())
+    ('no such layer', 'KeyError')
+    """
+    lines = (line.strip() for line in str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__).rstrip(".:")
+
+
 def fault(doing: str, error: BaseException) -> AliveError:
     """A fault in the user's own code, with the last line of it that ran; one of ours stays as it is."""
     if isinstance(error, AliveError):

@@ -138,7 +138,7 @@ def _write(
         surgery.save_shrunk(done.model, out)
         wrote(out)
     if onnx is not None:
-        from ..surgery.shrink.calls import Calls
+        from ..surgery.graph.calls import Calls
 
         call = Calls(given, done.model).first()
         inputs = call.leaves()

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..errors import AliveError
 from ..nn.init import Layer, hidden_and_output
-from .reading import copied
+from .models import copied
 
 
 class Skip(nn.Module):

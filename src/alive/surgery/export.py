@@ -23,7 +23,7 @@ from ..errors import AliveError, expect, require
 from ..files import expect_writable, write_atomically
 from ..taps import bare
 from ..torch_private import tree_leaves
-from .reading import copied, evaluating, largest_difference, outputs
+from .models import copied, evaluating, largest_difference, outputs
 
 EXPORTER_WARNINGS = (r"`isinstance\(treespec, LeafSpec\)` is deprecated",)
 Runner = Callable[[Tensor], Any]

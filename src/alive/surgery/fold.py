@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, cast
@@ -11,21 +10,20 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
-from torch.overrides import TorchFunctionMode
 
 from ..errors import AliveError, expect
 from ..nn.dirac import DiracConv2d, DiracLinear
 from ..nn.van import Gate, VANBlock
 from ..taps import bare, watchers
-from ..torch_private import BatchNorm, tree_leaves
+from ..torch_private import BatchNorm
+from .graph.forward import graph_of
+from .graph.run import Run
+from .models import copied, evaluating, largest_difference, named, outputs, replace_module, size
 from .phase_out import GatedSkip
-from .reading import copied, evaluating, graph_of, largest_difference, named, outputs, replace_module
 
 SAID = 5  # blocks an error names
-ASKS = ("__get__", "dim", "size", "numel", "stride", "is_contiguous")  # questions that read no values; .shape is a get
 NEEDS_EXAMPLE = "merge_batch_norm needs an example, or batches to refresh from, to see what feeds what"
 POINTS = 64  # points that serve as the example, of a tensor to refresh from
-MERGEABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ def fold(
         with evaluating(model, plain):
             difference = largest_difference(outputs(model, example), outputs(plain, example))
     residual = max((float((1 - gate.alpha.detach()).max()) for gate in gates.values()), default=0.0)
-    return Folded(plain, (*gates, *diracs), residual, difference, _size(model) - _size(plain))
+    return Folded(plain, (*gates, *diracs), residual, difference, size(model) - size(plain))
 
 
 def _first_of(batches: Tensor | Iterable[Any], example: Any) -> tuple[Any, Tensor | Iterable[Any]]:
@@ -249,60 +247,10 @@ def _alone(node: fx.Node, module: nn.Module) -> bool:
 
 def merge_batch_norm_(model: nn.Module, example: Any) -> None:
     """Write each batch norm into the convolution or dense layer whose only reader it is."""
-    flow = _Flow(model)
-    with evaluating(model), flow:
-        said = outputs(model, example)
-    for layer, norm in flow.pairs(said):
+    run = Run(model)
+    with evaluating(model), run:
+        told = outputs(model, example)
+    for layer, norm in list(run.lone_pairs(told)):
         merge: Any = fuse_linear_bn_eval if isinstance(layer, nn.Linear) else fuse_conv_bn_eval
         replace_module(model, layer, merge(layer, norm))
         replace_module(model, norm, nn.Identity())
-
-
-class _Flow(TorchFunctionMode):
-    """Notes, during one pass, which layer made each value and who read it."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        modules = list(model.modules())
-        self.layers: dict[int, Any] = {id(m.weight): m for m in modules if type(m) in MERGEABLE and _own(m)}
-        self.norms: dict[int, Any] = {id(m.running_mean): m for m in modules if isinstance(m, BatchNorm)}
-        self.made: dict[int, tuple[Any, Tensor]] = {}  # by value: its layer, and the value, held so that ids stay apart
-        self.readers: dict[int, list[Any]] = {}
-        self.calls: Counter[Any] = Counter()
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") in ASKS:
-            return out
-        known = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, Tensor)]
-        layer = next((self.layers[id(value)] for value in known if id(value) in self.layers), None)
-        norm = next((self.norms[id(value)] for value in known if id(value) in self.norms), None)
-        self.calls.update(module for module in (layer, norm) if module is not None)
-        for value in _tensors((args, kwargs)):
-            if id(value) in self.made:
-                self.readers.setdefault(id(value), []).append(norm)
-        if layer is not None:
-            self.made[id(out)] = (layer, out)
-        return out
-
-    def pairs(self, said: Any) -> Iterator[tuple[Any, Any]]:
-        """Layers and the batch norms that alone read them, each called once."""
-        last = {id(value) for value in _tensors(said)}
-        for value, (layer, _) in self.made.items():
-            readers = self.readers.get(value, [])
-            norm = readers[0] if len(readers) == 1 else None
-            if norm is not None and value not in last and self.calls[layer] == self.calls[norm] == 1:
-                yield layer, norm
-
-
-def _own(layer: nn.Module) -> bool:
-    """Whether a layer's weight is a parameter, and not computed by a hook."""
-    return "weight" in dict(layer.named_parameters(recurse=False))
-
-
-def _tensors(values: Any) -> Iterator[Tensor]:
-    return (value for value in tree_leaves(values) if isinstance(value, Tensor))
-
-
-def _size(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())

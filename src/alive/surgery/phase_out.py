@@ -11,21 +11,16 @@ from torch import Tensor, fx, nn
 from ..errors import AliveError, expect, near
 from ..nn.van import ALPHAS, Gate, Half, VANBlock
 from ..taps import bare, watchers
-from .reading import (
+from .graph.forward import (
     IN_PLACE,
     Addition,
     additions,
     between,
-    copied,
     declared_additions,
-    evaluating,
     graph_of,
-    largest_difference,
     mentions_addition,
-    named,
-    outputs,
-    replace_module,
 )
+from .models import copied, evaluating, largest_difference, named, outputs, replace_module
 
 MOVES = (
     "permute",

@@ -11,8 +11,9 @@ from torch.overrides import TorchFunctionMode
 
 from ...errors import AliveError
 from ...torch_private import tree_leaves
-from ..shrink.calls import Call
-from .wires import Part, tensor_of
+from ..graph.calls import Call
+from ..models import tensor_of
+from .wires import Part
 
 COMPARES = ("cdist", "matmul", "__matmul__", "mm", "bmm", "einsum", "linear", "addmm", "baddbmm", "sub", "__sub__")
 SCALES = (1.0, 0.5, -0.5, -1.0)  # distances are often written as x² − 2xy + y², with 2x or −2x beside the codes

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, Adagrad, Optimizer, Rprop
 
 from ...errors import AliveError
-from .wires import Part, Wires, tensor_of
+from ..models import tensor_of
+from .wires import Part, Wires
 
 # What optimisers of torch keep of gradients and steps; anything else may be a copy of the weights.
 MOMENTS = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg"}

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from ...diagnosis import Census, Dormancy, gather
+from ...diagnosis import census as recount
 from ...errors import AliveError, expect, expect_one_of
 from ...functional import State
 from ...taps import bare
 from ...taps.selections import CODE, EXPERT
 from ...world import world_size
-from ..reading import copied, evaluating
-from ..shrink.calls import Call, Calls
-from ..shrink.graph import Layer
+from ..graph.calls import Call, Calls
+from ..graph.channels import OUTPUT, Layer
+from ..models import apart, copied, evaluating, reals
 from ..shrink.observed import observe
-from .captured import Loss, caught, losses_of, read_by
 from .lookups import looked_up
 from .numbers import Bench, optimisers_of
 from .record import Left, Reset, Revival
 from .targets import Target, targets
-from .ways import HOW, Points, by_loss, by_utility, redo, reseed, utility
-from .wires import OUTPUT, Part, Wired, Wires, chooses, declared, is_shown, read_loudly, wires_of
+from .ways import HOW, Loss, Points, by_loss, by_utility, redo, reseed, utility
+from .wires import Part, Wired, Wires, chooses, declared, is_shown, read_loudly, wires_of
 
 AT_ONCE = 256  # points the graph is run on at once
 TAU = 0.1  # as ReDo has it
@@ -81,137 +82,52 @@ def revive(
     root = bare(model)
     optimisers = optimisers_of(optimiser)
     _expect_fit(census, how, data)
-    if across_ranks and world_size() > 1:
+    together = across_ranks and world_size() > 1
+    if together:
         census = gather(census) if isinstance(census, Census) else census.gathered()
-    chance = int(torch.randint(2**31, ())) if seed is None else seed
-    operation = _Operation(root, Bench(root, optimisers, chance), census, _Asked(how, exact, tau, share, loss), data)
+    bench = Bench(root, optimisers, int(torch.randint(2**31, ())) if seed is None else seed)
+    operation = _Operation(root, bench, census, None if data is None else Calls(data, root), how, exact, share, loss)
+    given = wires or {}
     with evaluating(root):
         operation.look()
         found = targets(census, layers, None if how == "utility" else tau)
-        given = wires or {}
         operation.look_up([target for target in found if how == "codes" and target.noun == CODE])
         for target in sorted(found, key=lambda each: each.name in given):  # the graph is read before anything changes
-            operation.reset(target, given.get(target.name))
-    if across_ranks and world_size() > 1:
-        for tensor in operation.bench.touched:
+            why = operation.reset(target, given.get(target.name)) if len(target.units) else None
+            if why is not None:
+                operation.leave(target, target.units, why)
+    if together:
+        for tensor in bench.touched:
             distributed.broadcast(tensor.data, 0)
     return operation.result()
 
 
-class _Asked(NamedTuple):
+@dataclass(eq=False)
+class _Operation:
+    root: nn.Module
+    bench: Bench
+    census: Census | Dormancy
+    calls: Calls | None
     how: str
     exact: bool
-    tau: float
     share: float
     loss: Loss | None
-
-
-class _Operation:
-    def __init__(self, root: nn.Module, bench: Bench, census: Census | Dormancy, asked: _Asked, data: Any) -> None:
-        self.root, self.bench, self.census, self.asked = root, bench, census, asked
-        self.calls = None if data is None else Calls(data, root)
-        self.resets: list[Reset] = []
-        self.left: list[Left] = []
-        self.first: Call | None = None
-        self.size, self.before = 0, list[Tensor]()
-        self.lookups: dict[str, tuple[Part, Tensor] | str] = {}
-        self.done: list[Target] = []
+    resets: list[Reset] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+    lookups: dict[str, tuple[Part, Tensor] | str] = field(default_factory=dict)
+    trial: Call | None = None
+    before: list[Tensor] = field(default_factory=list)
 
     def look(self) -> None:
         """Note what the model says now."""
-        self.first = self._first()
-        if self.first is not None:
-            self.size = min(self.first.points, AT_ONCE)
-            self.before = _floats(self._trial()(self.root))
-
-    def _trial(self) -> Call:
-        assert self.first is not None
-        return self.first.rows(torch.arange(self.size))
-
-    @cached_property
-    def reading(self) -> Wired | str:
-        """The model's graph, followed once on a copy that nothing is attached to; why not, if it cannot be."""
-        if self.first is None:
-            return "the census kept no example of the inputs; give data"
-        try:
-            with evaluating(twin := copied(self.root)):
-                return Wired(twin, self._trial())
-        except AliveError as error:
-            return error.cause
-
-    def _first(self) -> Call | None:
         if self.calls is not None:
-            return self.calls.first()
-        return None if self.census.example is None else Call(*self.census.example)
-
-    def reset(self, target: Target, given: Wires | None) -> None:
-        """Reset the units of one layer, or note why not."""
-        if not len(target.units):
+            first = self.calls.first()
+        elif self.census.example is not None:
+            first = Call(*self.census.example)
+        else:
             return
-        found: str | None
-        if (self.asked.how == "codes") != (target.noun == CODE):
-            found = f'they are {target.noun}s; codes are seeded anew by how="codes", and nothing else is'
-        elif target.noun == EXPERT:
-            found = "they are experts, whole networks, which are not reset"
-        else:
-            found = self._codes(target) if target.noun == CODE else self._wired(target, given)
-        if isinstance(found, str):
-            self._leave(target, target.units, found)
-
-    def result(self) -> Revival:
-        """Check what was done, and let the optimisers forget."""
-        difference, asleep = None, None
-        if self.calls is not None and self.first is not None and self.before:
-            with evaluating(self.root):
-                difference = _apart(self.before, _floats(self._trial()(self.root)))
-            self._expect_same(difference)
-            asleep = self._asleep()
-        return Revival(tuple(self.resets), tuple(self.left), difference, asleep, self.bench.forget())
-
-    def _wired(self, target: Target, given: Wires | None) -> str | None:
-        wires = declared(given) if given is not None else self._found(target)
-        if isinstance(wires, str):
-            return wires
-        if wires.units(self.root) != target.count:
-            return f"{target.made_by or target.name} has {wires.units(self.root)} units, and {target.count} are counted"
-        units, exact = target.units, False
-        if given is None and self.asked.how == "redo" and isinstance(self.census, Census):
-            units, exact = self._silent(target)
-        if len(units):
-            self._carry_out(target, wires, units, exact)
-        return None
-
-    def _silent(self, target: Target) -> tuple[Tensor, bool]:
-        """The units that can be reset, those that are heard left out if asked for; and whether the function stays."""
-        assert isinstance(self.reading, Wired)
-        layer = self._layer(target)
-        assert layer is not None
-        loud = self._loud(layer, target.units)
-        exact = not chooses(self.reading, layer)
-        if not bool(loud.any()):
-            return target.units, exact
-        if not self.asked.exact:
-            return target.units, False
-        who = (
-            OUTPUT
-            if is_shown(self.reading, layer)
-            else f"{read_loudly(self.reading, layer) or 'a layer'} reads it where it is not zero"
-        )
-        self._leave(target, target.units[loud], f"{who}; exact=False resets it all the same")
-        return target.units[~loud], exact
-
-    def _carry_out(self, target: Target, wires: Wires, units: Tensor, exact: bool) -> None:
-        if self.asked.how == "redo":
-            redo(self.bench, wires, units)
-        elif self.asked.how == "utility":
-            assert target.means is not None
-            assert target.sizes is not None
-            order = utility(self.root, wires, target.sizes).argsort()
-            units = order[: max(1, round(self.asked.share * target.count))].sort().values
-            by_utility(self.bench, wires, units, target.means)
-        else:
-            by_loss(self.bench, wires, units, self._points(target))
-        self._note(target, units, tuple(part.name for part in wires.out), exact)
+        self.trial = first.rows(torch.arange(min(first.points, AT_ONCE)))
+        self.before = reals(self.trial(self.root))
 
     def look_up(self, codes: Sequence[Target]) -> None:
         """Note what is looked up in each codebook, before any of them changes what reaches the next."""
@@ -223,71 +139,119 @@ class _Operation:
             except AliveError as error:
                 self.lookups[target.name] = error.cause
 
-    def _codes(self, target: Target) -> str | None:
-        found = self.lookups[target.name]
-        if isinstance(found, str):
-            return found
-        book, vectors = found
-        reseed(self.bench, book, target.units, vectors)
-        self._note(target, target.units, (), False)
+    @cached_property
+    def reading(self) -> Wired | str:
+        """The model's graph, followed once on a copy that nothing is attached to; why not, if it cannot be."""
+        if self.trial is None:
+            return "the census kept no example of the inputs; give data"
+        try:
+            with evaluating(twin := copied(self.root)):
+                return Wired(twin, self.trial)
+        except AliveError as error:
+            return error.cause
+
+    def reset(self, target: Target, given: Wires | None) -> str | None:
+        """Reset the units of one layer, or say why not."""
+        if (self.how == "codes") != (target.noun == CODE):
+            return f'they are {target.noun}s; codes are seeded anew by how="codes", and nothing else is'
+        if target.noun == EXPERT:
+            return "they are experts, whole networks, which are not reset"
+        if target.noun == CODE:
+            looked = self.lookups[target.name]
+            if isinstance(looked, str):
+                return looked
+            reseed(self.bench, looked[0], target.units, looked[1])
+            self.resets.append(Reset(target.label, tuple(target.units.tolist()), (), exact=False))
+            return None
+        if given is not None:
+            wires: Wires | str = declared(given)
+        elif isinstance(self.reading, str):
+            return self.reading
+        elif (layer := self.reading.layer_at(target.made_by)) is None:
+            return f"{target.made_by or 'what made it'} is no plain layer that is used once; declare its wires"
+        else:
+            wires = wires_of(self.reading, layer)
+        if isinstance(wires, str):
+            return wires
+        if wires.units(self.root) != target.count:
+            return f"{target.made_by or target.name} has {wires.units(self.root)} units, and {target.count} are counted"
+        units, exact = target.units, False
+        if given is None and self.how == "redo" and isinstance(self.census, Census):
+            units, exact = self._silent(target)
+        if len(units):
+            units = self._carry_out(target, wires, units)
+            readers = tuple(part.name for part in wires.out)
+            self.resets.append(Reset(target.label, tuple(units.tolist()), readers, exact))
         return None
 
-    def _found(self, target: Target) -> Wires | str:
-        if not isinstance(self.reading, Wired):
-            return self.reading
-        layer = self._layer(target)
-        if layer is None:
-            return f"{target.made_by or 'what made it'} is no plain layer that is used once; declare its wires"
-        return wires_of(self.reading, layer)
+    def leave(self, target: Target, units: Tensor, why: str) -> None:
+        """Note that units were left as they are."""
+        self.left.append(Left(target.label, tuple(units.tolist()), why))
 
-    def _layer(self, target: Target) -> Layer | None:
+    def result(self) -> Revival:
+        """Check what was done, and let the optimisers forget."""
+        difference, asleep = None, None
+        if self.calls is not None and self.trial is not None and self.before:
+            with evaluating(self.root):
+                largest, scale = apart(self.before, reals(self.trial(self.root)))
+            difference = largest / scale if scale else largest
+            rounding = max(64 * torch.finfo(x.dtype).eps for x in self.before)
+            if self.resets and all(each.exact for each in self.resets) and not difference <= rounding:
+                self.bench.undo()
+                raise AliveError(
+                    f"with these units reset the outputs differ by {difference:.3g} of the largest, more than rounding",
+                    "Everything is put back; is the census of this model and these data?",
+                )
+            asleep = self._asleep(self.calls) if self.resets else None
+        return Revival(tuple(self.resets), tuple(self.left), difference, asleep, self.bench.forget())
+
+    def _silent(self, target: Target) -> tuple[Tensor, bool]:
+        """The units that can be reset, those that are heard left out if asked for; and whether the function stays."""
         assert isinstance(self.reading, Wired)
-        return next((layer for layer in self.reading.layers if layer.path == target.made_by), None)
+        layer = self.reading.layer_at(target.made_by)
+        assert layer is not None
+        shown, reader = is_shown(self.reading, layer), read_loudly(self.reading, layer)
+        loud = self._loud(layer, target.units, heard=shown or bool(reader), shown=shown)
+        if not bool(loud.any()):
+            return target.units, not chooses(self.reading, layer)
+        if not self.exact:
+            return target.units, False
+        who = OUTPUT if shown else f"{reader or 'a layer'} reads it where it is not zero"
+        self.leave(target, target.units[loud], f"{who}; exact=False resets it all the same")
+        return target.units[~loud], not chooses(self.reading, layer)
 
-    def _loud(self, layer: Layer, units: Tensor) -> Tensor:
+    def _loud(self, layer: Layer, units: Tensor, *, heard: bool, shown: bool) -> Tensor:
         """Which of the units [U] are read where they are not zero: on the data, or as far as the graph tells."""
         assert isinstance(self.reading, Wired)
-        shown = is_shown(self.reading, layer)
-        if self.calls is None or shown:
-            return torch.full((len(units),), shown or bool(read_loudly(self.reading, layer)))
-        ends = observe(self.reading, self.calls, self.size)
-        readers = self.reading.spaces[layer.node].readers
+        if self.calls is None or self.trial is None or shown:
+            return torch.full((len(units),), heard)
+        ends = observe(self.reading, self.calls, self.trial.points)
+        readers = self.reading.made_by(layer).readers
         loud = [(lo[units] != 0) | (hi[units] != 0) for lo, hi in (ends[reader.source] for reader in readers)]
         return torch.stack(loud).any(0)
 
-    def _points(self, target: Target) -> Points:
-        if not isinstance(self.reading, Wired):
-            raise AliveError(f"resampling by loss runs the model's graph, and {self.reading}", 'Use how="redo"')
-        assert self.calls is not None
-        layer = self._layer(target)
-        nodes = self.reading.graph_module.graph.nodes
-        first = next(node for node in nodes if node.name in self.reading.inputs())
-        inputs, output, given = caught(self.reading, first if layer is None else read_by(layer), self.calls, self.size)
-        return Points(inputs.flatten(1), losses_of(output, given, self.asked.loss))
+    def _carry_out(self, target: Target, wires: Wires, units: Tensor) -> Tensor:
+        """Reset the units, of a utility those of the least; gives them."""
+        if self.how == "redo":
+            redo(self.bench, wires, units)
+        elif self.how == "utility":
+            assert target.means is not None
+            assert target.sizes is not None
+            order = utility(self.root, wires, target.sizes).argsort()
+            units = order[: max(1, round(self.share * target.count))].sort().values
+            by_utility(self.bench, wires, units, target.means)
+        else:
+            if not isinstance(self.reading, Wired):
+                raise AliveError(f"resampling by loss runs the model's graph, and {self.reading}", 'Use how="redo"')
+            assert self.calls is not None
+            assert self.trial is not None
+            layer = self.reading.layer_at(target.made_by)
+            by_loss(self.bench, wires, units, Points.of(self.reading, layer, self.calls, self.trial.points, self.loss))
+        return units
 
-    def _note(self, target: Target, units: Tensor, readers: tuple[str, ...], exact: bool) -> None:
-        self.resets.append(Reset(target.label, tuple(units.tolist()), readers, exact))
-        self.done.append(target)
-
-    def _leave(self, target: Target, units: Tensor, why: str) -> None:
-        self.left.append(Left(target.label, tuple(units.tolist()), why))
-
-    def _expect_same(self, difference: float) -> None:
-        if self.resets and all(each.exact for each in self.resets) and not difference <= _tolerance(self.before):
-            self.bench.undo()
-            raise AliveError(
-                f"with these units reset the outputs differ by {difference:.3g} of the largest, more than rounding",
-                "Everything is put back; is the census of this model and these data?",
-            )
-
-    def _asleep(self) -> int | None:
+    def _asleep(self, calls: Calls) -> int:
         """How many of the units that were reset are dead still, where a census can tell."""
-        from ...diagnosis import census
-
-        if not self.resets:
-            return None
-        assert self.calls is not None
-        found = {layer.label or layer.name: layer for layer in census(self.root, self.calls.form).layers}
+        found = {layer.label or layer.name: layer for layer in recount(self.root, calls.form).layers}
         dead = 0
         for each in self.resets:
             states = found[each.layer].states if each.layer in found else torch.empty(0)
@@ -308,19 +272,3 @@ def _expect_fit(census: object, how: str, data: object) -> None:
             (how not in ("loss", "codes") or data is not None, f'how="{how}" draws from the data: give data'),
         ]
     )
-
-
-def _floats(output: Any) -> list[Tensor]:
-    from ...provenance import tensors
-
-    return [x.detach().clone() for x in tensors(output) if x.is_floating_point()]
-
-
-def _apart(before: Sequence[Tensor], after: Sequence[Tensor]) -> float:
-    largest = max((float(x.abs().max()) for x in before if x.numel()), default=0.0)
-    apart = max((float((a - b).abs().max()) for a, b in zip(before, after, strict=True) if a.numel()), default=0.0)
-    return apart / largest if largest else apart
-
-
-def _tolerance(outputs: Sequence[Tensor]) -> float:
-    return max((64 * torch.finfo(x.dtype).eps for x in outputs), default=1e-5)

@@ -15,8 +15,8 @@ from ...errors import AliveError, expect
 from ...provenance import Grid
 from ...taps import Call, Taps, bare
 from ...world import world_size
-from ..reading import copied, evaluating
-from ..shrink.calls import Calls
+from ..graph.calls import Calls
+from ..models import copied, evaluating
 from .numbers import Bench, optimisers_of
 from .targets import targets
 from .ways import by_utility, utility
@@ -104,7 +104,7 @@ class ContinualBackprop:
             reading = Wired(twin, trial)
         layers = {}
         for target in targets(dormancy(self._root, data), (), None):
-            made = next((layer for layer in reading.layers if layer.path == target.made_by), None)
+            made = reading.layer_at(target.made_by)
             wires = "what made it is no plain layer that is used once" if made is None else wires_of(reading, made)
             if isinstance(wires, str) or wires.units(self._root) != target.count:
                 self.left[target.label] = wires if isinstance(wires, str) else "only a part of its units is counted"

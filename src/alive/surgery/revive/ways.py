@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from ...errors import AliveError
+from ..graph.calls import Call
+from ..graph.channels import Layer, Reading
+from ..models import tensor_of
 from .numbers import Bench, draw_in, zero_out
-from .wires import Part, Wires, tensor_of
+from .wires import Part, Wires
 
 SHARE_OF_NORM = 0.2  # of the live units' mean norm, as the authors of resampling have it
 HOW = ("redo", "utility", "loss", "codes")
+
+
+Loss = Callable[[Any, Any], Tensor]
 
 
 class Points(NamedTuple):
@@ -20,6 +27,38 @@ class Points(NamedTuple):
 
     inputs: Tensor
     losses: Tensor
+
+    @classmethod
+    def of(cls, reading: Reading, layer: Layer | None, calls: Iterable[Call], size: int, loss: Loss | None) -> Points:
+        """All points of the calls; of no layer, the inputs themselves."""
+        node: Any = next(n for n in reading.nodes if n.name in reading.inputs) if layer is None else layer.node.args[0]
+        seen: dict[fx.Node, Tensor] = {}
+        parts = []
+        for call in calls:
+            for start, part in enumerate(call.sized(size)):
+                output = reading.run(part, lambda n, value: seen.update({n: value}) if n is node else None)
+                output = output[0] if isinstance(output, tuple | list) else output
+                own = min(size, call.points - start * size)  # calls are filled up to one size
+                parts.append([x[: len(x) * own // size].cpu() for x in (seen[node], output, part.leaves()[0])])
+        read, output, given = (torch.cat(each) for each in zip(*parts, strict=True))
+        return cls(read.flatten(1), _losses(output, given, loss))
+
+
+def _losses(output: Tensor, given: Tensor, loss: Loss | None) -> Tensor:
+    """The loss of every point [N]: the user's, else the squared error of what should be the input again."""
+    if loss is not None:
+        found = loss(output, given)
+        if found.shape != (len(given),):
+            raise AliveError(
+                f"the loss gives {list(found.shape)} numbers for {len(given)} points", "Give one number a point"
+            )
+        return found
+    if output.shape != given.shape:
+        raise AliveError(
+            f"the model makes {list(output.shape)} of inputs {list(given.shape)}, so that it is no autoencoder",
+            "Give loss(output, inputs), one number a point",
+        )
+    return (output - given).flatten(1).square().mean(1)
 
 
 def redo(bench: Bench, wires: Wires, units: Tensor) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, fx, nn
 
 from ...errors import AliveError, expect
-from ..shrink.graph import BENT, CATS, SUMS, Layer, Reader, Reading, Space, name_of
+from ..graph.channels import BENT, CATS, OUTPUT, SUMS, Layer, Reader, Reading, Space, name_of
+from ..models import tensor_of
 
 PUTS = ("scatter", "scatter_", "scatter_add")
-OUTPUT = "it is an output of the model"
 KEEPS_ZERO = ("same", "mean", "padded", "max")  # kinds of steps that leave zero as it is
 CHOSEN = "chosen"  # a step of a space: a few of the channels are kept, the others are zero
 
@@ -86,25 +85,13 @@ class Wires:
         return next(iter(counts.values()))
 
 
-def tensor_of(model: nn.Module, name: str) -> Tensor:
-    """A parameter or buffer by its name."""
-    holder, _, last = name.rpartition(".")
-    try:
-        found = getattr(model.get_submodule(holder), last)
-    except AttributeError:
-        found = None
-    if not isinstance(found, Tensor):
-        raise AliveError(f"the model has no parameter or buffer {name!r}", "Names are those of model.state_dict()")
-    return found
-
-
 class Wired(Reading):
     """The graph of a model, in which channels are also followed through a choice of a few: top-k and its scatter."""
 
     def _read(self, node: fx.Node) -> None:
         chosen = chosen_from(node)
         if chosen is not None and chosen in self.layouts and self._puts_back(node, chosen):
-            self._join(node, self.spaces[chosen], self.layouts[chosen], CHOSEN)
+            self._join(node, chosen, CHOSEN)
         elif name_of(node) in CATS:
             self._stop(node, f"its output goes to {name_of(node)}, behind which wires are not followed")
         else:
@@ -129,15 +116,9 @@ class Wired(Reading):
         return super()._is_shared(layer.module, cast(fx.Node, args[1]), bias)
 
     def _stop(self, node: fx.Node, why: str) -> None:
-        if node.op == "output":
-            self.shown.update(source for source in node.all_input_nodes if source in self.spaces)
-        elif chosen_from(node) is not None or not _leads_to_choice(node):  # else it is decided by that scatter
+        decided_later = chosen_from(node) is None and _leads_to_choice(node)  # by that scatter
+        if node.op != "output" and not decided_later:
             super()._stop(node, why)
-
-    @cached_property
-    def shown(self) -> set[fx.Node]:
-        """What of the channels the model gives out."""
-        return set()
 
 
 def chosen_from(node: fx.Node) -> fx.Node | None:
@@ -161,7 +142,7 @@ def _leads_to_choice(node: fx.Node) -> bool:
 
 def wires_of(reading: Wired, layer: Layer) -> Wires | str:
     """The wires of a layer's units, or why they cannot be told exactly."""
-    space = reading.spaces[layer.node]
+    space = reading.made_by(layer)
     if space.fixed:
         return space.fixed
     if len(space.producers) > 1:  # which a depthwise layer shares too
@@ -173,7 +154,7 @@ def wires_of(reading: Wired, layer: Layer) -> Wires | str:
         return OUTPUT if is_shown(reading, layer) else "nothing reads its units"
     numbers = [own for own, _ in space.each]
     behind = space.each[numbers.index(layer) + 1 :] if layer in numbers else space.each  # of a depthwise layer
-    each = tuple(part for one in behind for part in _each(reading, *one))
+    each = tuple(part for one, place in behind for part in _each(reading, one, place.features))
     out = tuple(_column(reader) for reader in space.readers)
     biases = tuple("" if reader.layer.module.bias is None else f"{reader.layer.path}.bias" for reader in space.readers)
     return Wires(tuple(_rows(layer)), out, each, biases)
@@ -181,17 +162,17 @@ def wires_of(reading: Wired, layer: Layer) -> Wires | str:
 
 def is_shown(reading: Wired, layer: Layer) -> bool:
     """Whether its units are an output of the model."""
-    return any(reading.spaces[node] is reading.spaces[layer.node] for node in reading.shown)
+    return any(reading.space_of(node) is reading.made_by(layer) for node in reading.shown)
 
 
 def chooses(reading: Reading, layer: Layer) -> bool:
     """Whether only a few of its units are chosen at a time."""
-    return CHOSEN in reading.spaces[layer.node].steps.values()
+    return CHOSEN in reading.made_by(layer).steps.values()
 
 
 def read_loudly(reading: Reading, layer: Layer) -> str:
     """The first reader that may read a unit where it is not zero although the unit is off; empty if there is none."""
-    space = reading.spaces[layer.node]
+    space = reading.made_by(layer)
     loud = (reader.layer.path for reader in space.readers if not _hears_nothing(reading, space, reader, layer))
     return next(loud, "")
 
@@ -229,7 +210,7 @@ def _rows(layer: Layer) -> Iterator[Part]:
 
 
 def _column(reader: Reader) -> Part:
-    return Part(f"{reader.layer.path}.weight", axis=1, block=reader.layout.block, groups=reader.layer.groups)
+    return Part(f"{reader.layer.path}.weight", axis=1, block=reader.place.features, groups=reader.layer.groups)
 
 
 def _each(reading: Reading, each: Layer | nn.Module, block: int) -> Iterator[Part]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...errors import AliveError
-from .calls import Call, Calls
+from ..graph.calls import Call, Calls
 
 AT_ONCE = 256
 

@@ -11,12 +11,26 @@ import torch
 from torch import Tensor, fx
 
 from ...torch_private import tree_map
+from ..graph.channels import (
+    BENT,
+    CATS,
+    MEANS,
+    NORM,
+    ORDERS,
+    SAME,
+    SHAPES,
+    SUMS,
+    TOPS,
+    Layout,
+    Reading,
+    cat_axis,
+    name_of,
+)
+from ..graph.pieces import Pieces
 from .bounds import OUTWARD, Form, Range, Variables, through, weighted
 from .boxes import Box
 from .branches import side
-from .graph import BENT, CATS, MEANS, NORM, ORDERS, SAME, SHAPES, SUMS, TOPS, Layout, Reading, cat_axis, name_of
 from .observed import Ends
-from .pieces import Pieces
 from .programs import Program, program
 from .record import Proofs
 
@@ -62,13 +76,12 @@ class Prover:
     def run(self) -> dict[str, tuple[Tensor, Tensor]]:
         """The least and largest number that each channel can have, by the name of the node."""
         found = {}
-        given = self.reading.fed(self.box.given(self.box.lo[None]))
+        given = self.reading.given(self.box.given(self.box.lo[None]))
         numbers = iter(given)
-        inputs = self.reading.inputs()
-        for node in self.reading.graph_module.graph.nodes:
+        for node in self.reading.nodes:
             if node.op == "placeholder":
                 number = next(numbers)
-                self.values[node] = self._input() if node.name in inputs else _exact(number)
+                self.values[node] = self._input() if node.name in self.reading.inputs else _exact(number)
             elif node.op == "call_function":
                 self.values[node] = self._step(node)
             layout, value = self.reading.layouts.get(node), self.values.get(node)
@@ -251,7 +264,7 @@ class Prover:
 
     def _ahead(self, node: fx.Node) -> int:
         """How many activations are left to judge, this one too: each gets its share of the time."""
-        bent = [n for n in self.reading.graph_module.graph.nodes if name_of(n) in BENT]
+        bent = [n for n in self.reading.nodes if name_of(n) in BENT]
         return len(bent) - bent.index(node)
 
     def _solve(

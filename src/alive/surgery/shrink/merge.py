@@ -11,13 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from ..reading import replace_module
-from .graph import Layer, Reader, Reading, Space, steps_back
-from .observed import Ends
-from .pieces import Pieces
-from .record import Gone
-from .remove import same_scale, units
-from .weights import (
+from ..graph.channels import Layer, Reader, Reading, Space, steps_back
+from ..graph.pieces import Pieces
+from ..models import replace_module
+from ..weights import (
     Journal,
     add_to_bias,
     bias_of,
@@ -28,6 +25,9 @@ from .weights import (
     set_weight,
     weight_of,
 )
+from .observed import Ends
+from .record import Gone
+from .remove import same_scale, units
 
 MARGIN = 1e-6  # by which a new unit stays above its last knot, relative to its range
 
@@ -235,7 +235,7 @@ def _set_ends(
 ) -> None:
     """From now on the new units are known by their own range, wherever they go: no step on their way bends them."""
     for node, (lo, hi) in list(ends.items()):
-        if reading.spaces.get(node) is space:
+        if reading.space_of(node) is space:
             journal.note_way_back(partial(ends.__setitem__, node, (lo, hi)))
             lo, hi = lo.clone(), hi.clone()
             lo[units], hi[units] = reach

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from time import monotonic
 from typing import Any
@@ -10,21 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import AliveError, expect
+from ...errors import AliveError, expect, reason
 from ...nn.farkas import materialised
-from ...provenance import tensors as all_tensors
 from ...taps import bare, watchers
 from ...torch_private import BatchNorm
 from ..fold import merge_batch_norm_
-from ..reading import copied, evaluating
-from .boxes import Box, box_of
-from .calls import Call, Calls
-from .graph import Layer, Reading, Space
+from ..graph.calls import Call, Calls
+from ..graph.channels import Layer, Reading, Space
+from ..models import LAYERS, apart, copied, evaluating, reals, size
+from ..weights import Journal
+from .boxes import box_of
 from .merge import fuse_linear, merge_linear
 from .observed import Ends, observe, provoke
 from .record import Difference, Gone, LayerChange, Proofs, Report, Shrunk
 from .remove import remove_multiples, remove_quiet
-from .weights import Journal
 
 AT_ONCE = 256  # points the graph is run on at once
 TRIED = 1024  # points of the box on which the two networks are compared
@@ -71,35 +70,43 @@ def shrink(
     region = None if box is None else box_of(box, calls, seed)
     judged = calls if region is None else region.points(TRIED)
     first = next(iter(judged))
-    size = min(first.points, AT_ONCE)
+    at_once = min(first.points, AT_ONCE)
     with evaluating(root, small):
         for call in (first, *([] if held_out is None else [Calls(held_out, root).first()])):
             _expect_runs(root, call)
-        trial = first.rows(torch.arange(size))
-        merge_batch_norm_(small, _positional(trial)) if _has_norms(small) else None
+        trial = first.rows(torch.arange(at_once))
+        if any(isinstance(module, BatchNorm) for module in small.modules()):
+            merge_batch_norm_(small, trial.keywords if trial.keywords and not trial.args else trial.args)
         reading = Reading(small, trial)
-        before = {layer.path: _size(layer) for layer in reading.layers}
+        before = {layer.path: _sizes(layer) for layer in reading.layers}
         proofs: Proofs | None = None
         if region is None:
-            ends = observe(reading, judged, size)
+            ends = observe(reading, judged, at_once)
         else:
             from .certified import certify_units  # which needs scipy
 
-            ends = provoke(reading, region, chain(judged, calls), size)
+            ends = provoke(reading, region, chain(judged, calls), at_once)
             ends, proofs = certify_units(reading, region, ends, time_limit)
         operation = Operation(root, reading, ends, trial)
         gone = operation.run()
-        on_data, others = difference(root, small, judged), None
-        if held_out is not None:
-            others = difference(root, small, Calls(held_out, root))
+        on_data = difference(root, small, judged)
+        others = None if held_out is None else difference(root, small, Calls(held_out, root))
     _expect_same(on_data, small)
-    notes = (*operation.notes, *_unseen(small, reading, before))
-    layers = tuple(_change(layer, before, gone, operation.why_kept(layer)) for layer in reading.layers)
-    seen = sum(call.points for call in judged)
-    sizes = (_parameters(root), _parameters(small))
-    return Shrunk(
-        small, Report(_ground(region), seen, layers, *sizes, on_data, others, proofs, notes, monotonic() - began)
+    left = [path for path, m in small.named_modules() if isinstance(m, LAYERS) and path not in before]
+    notes = [f"{path}: the graph shows no plain call of it, or it is shared" for path in left]
+    report = Report(
+        "observed" if region is None else "certified",
+        sum(call.points for call in judged),
+        tuple(_change(layer, before, gone, operation.why_kept(layer)) for layer in reading.layers),
+        size(root),
+        size(small),
+        on_data,
+        others,
+        proofs,
+        (*operation.left.values(), *notes),
+        monotonic() - began,
     )
+    return Shrunk(small, report)
 
 
 class Operation:
@@ -107,34 +114,29 @@ class Operation:
 
     def __init__(self, model: nn.Module, reading: Reading, ends: Ends, trial: Call) -> None:
         self.reading, self.ends, self.trial = reading, ends, trial
-        self.before = list(_floats(trial(model)))
+        self.before = reals(trial(model))
         self.gone: list[Gone] = []
-        self.left: dict[Space, str] = {}
+        self.left: dict[Space, str] = {}  # why spaces were left as they were, where that was decided here
 
     def run(self) -> list[Gone]:
         """Remove what can go until nothing more can, then fuse whole linear layers."""
-        spaces = self.reading.all_spaces()
+        reading, ends, spaces = self.reading, self.ends, self.reading.all_spaces()
         for _ in range(ROUNDS):
             before = len(self.gone)
             for space in reversed(spaces):
-                self._try(space, lambda s, j: remove_quiet(self.reading, s, self.ends, j))
+                self._try(space, lambda s, j: remove_quiet(reading, s, ends, j))
             for space in spaces:
-                self._try(space, lambda s, j: remove_multiples(self.reading, s, j))
-                self._try(space, lambda s, j: merge_linear(self.reading, s, self.ends, j))
+                self._try(space, lambda s, j: remove_multiples(reading, s, j))
+                self._try(space, lambda s, j: merge_linear(reading, s, ends, j))
             if len(self.gone) == before:
                 break
         for space in spaces:
-            self._try(space, lambda s, j: fuse_linear(self.reading, s, self.ends, j))
+            self._try(space, lambda s, j: fuse_linear(reading, s, ends, j))
         return self.gone
-
-    @property
-    def notes(self) -> list[str]:
-        """Why spaces were left as they were, where that was decided here."""
-        return list(self.left.values())
 
     def why_kept(self, layer: Layer) -> str:
         """Why no unit of a layer was looked at, or not for all that could be; empty if they were."""
-        space = self.reading.spaces[layer.node]
+        space = self.reading.made_by(layer)
         if space.is_joined and not space.fixed:
             return "linear units and multiples are not merged through a concatenation"
         return "" if "is part of" in space.fixed else space.fixed
@@ -146,58 +148,38 @@ class Operation:
         found = change(space, journal)
         if isinstance(found, str):
             self.left[space] = found
-        elif found:
-            why = self._fault()
-            if why:
-                journal.undo()
-                self.left[space] = f"{', '.join(layer.path for layer in space.producers)}: {why}"
-                space.fix(why)
-            else:
-                self.gone += found
+        elif found and (why := self._fault()):
+            journal.undo()
+            self.left[space] = f"{', '.join(layer.path for layer in space.producers)}: {why}"
+            space.fix(why)
+        else:
+            self.gone += found
 
     def _fault(self) -> str:
         """What is wrong with the network as it is now; empty if nothing."""
         try:
-            after = list(_floats(self.trial(self.reading.model)))
+            after = reals(self.trial(self.reading.model))
         except Exception as error:
-            said = str(error).strip().splitlines() or [type(error).__name__]
-            return f"cut smaller, the network cannot run, so that its size must be written in the forward ({said[0]})"
+            said = reason(error)
+            return f"cut smaller, the network cannot run, so that its size must be written in the forward ({said})"
         for one, other in zip(self.before, after, strict=True):
-            apart, scale = _apart(one, other)
-            if not apart <= tolerance(one) * max(scale, 1e-30):
-                return f"without these units the outputs differ by {apart:.3g}, more than rounding explains"
+            moved, scale = apart([one], [other])
+            if not moved <= TOLERANCE.get(one.dtype, 1e-2) * max(scale, 1e-30):
+                return f"without these units the outputs differ by {moved:.3g}, more than rounding explains"
         return ""
 
 
-def tolerance(output: Tensor) -> float:
-    """How far outputs may move by rounding, relative to the largest."""
-    return TOLERANCE.get(output.dtype, 1e-2)
-
-
-def difference(one: nn.Module, other: nn.Module, calls: Any) -> Difference:
+def difference(one: nn.Module, other: nn.Module, calls: Iterable[Call]) -> Difference:
     """How far two networks are apart on all points."""
     points, largest, scale, agree, scored = 0, 0.0, 0.0, 0, True
     for call in calls:
-        pairs = list(zip(_floats(call(one)), _floats(call(other)), strict=True))
-        for a, b in pairs:
-            apart, size = _apart(a, b)
-            largest, scale = max(largest, apart), max(scale, size)
-        a, b = pairs[0]
-        scored &= a.ndim == 2 and len(a) == call.points and a.shape[1] > 1
-        agree += int((a.argmax(1) == b.argmax(1)).sum()) if scored else 0
+        ours, theirs = reals(call(one)), reals(call(other))
+        moved, most = apart(ours, theirs)
+        largest, scale = max(largest, moved), max(scale, most)
+        scored &= ours[0].ndim == 2 and len(ours[0]) == call.points and ours[0].shape[1] > 1
+        agree += int((ours[0].argmax(1) == theirs[0].argmax(1)).sum()) if scored else 0
         points += call.points
     return Difference(points, largest, largest / scale if scale else largest, agree / points if scored else None)
-
-
-def _floats(output: Any) -> list[Tensor]:
-    return [x.detach() for x in all_tensors(output) if x.is_floating_point()]
-
-
-def _apart(one: Tensor, other: Tensor) -> tuple[float, float]:
-    """The largest difference, and the largest size of the first; a NaN makes it NaN."""
-    if not one.numel():
-        return 0.0, 0.0
-    return float((one - other).abs().max()), float(one.abs().max())
 
 
 def _expect_fit(model: nn.Module, data: Any, box: Any, example: Any, time_limit: float) -> None:
@@ -221,10 +203,9 @@ def _expect_runs(model: nn.Module, call: Call) -> None:
     try:
         call(model)
     except Exception as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
         shapes = ", ".join(str(list(x.shape)) for x in call.leaves())
         raise AliveError(
-            f"the model could not run on inputs {shapes}: {said[0].rstrip('.')}",
+            f"the model could not run on inputs {shapes}: {reason(error)}",
             "Check the shapes that forward() expects",
         ) from error
 
@@ -243,41 +224,15 @@ def _example(example: Any, box: Any, model: nn.Module) -> Any:
     return sides[0].detach().to(kind)[None]
 
 
-def _positional(call: Call) -> Any:
-    """A call as `fold` takes examples."""
-    return call.keywords if call.keywords and not call.args else call.args
-
-
-def _has_norms(model: nn.Module) -> bool:
-    return any(isinstance(module, BatchNorm) for module in model.modules())
-
-
-def _ground(region: Box | None) -> Any:
-    return "observed" if region is None else "certified"
-
-
-def _size(layer: Layer) -> tuple[int, int]:
+def _sizes(layer: Layer) -> tuple[int, int]:
     return len(layer.module.weight), layer.module.weight.numel()
 
 
 def _change(layer: Layer, before: dict[str, tuple[int, int]], gone: list[Gone], kept: str) -> LayerChange:
     units, connections = before[layer.path]
     own = tuple(sorted((g for g in gone if g.layer == layer.path), key=lambda g: g.unit))
-    left = (0, 0) if any(g.why == "fused" for g in own) else _size(layer)
+    left = (0, 0) if any(g.why == "fused" for g in own) else _sizes(layer)
     return LayerChange(layer.path, units, left[0], connections, left[1], own, kept)
-
-
-def _unseen(model: nn.Module, reading: Reading, before: dict[str, Any]) -> list[str]:
-    """Layers that the graph shows no plain call of."""
-    from .graph import LAYERS
-
-    seen = set(before)
-    found = [path for path, m in model.named_modules() if isinstance(m, LAYERS) and path not in seen]
-    return [f"{path}: the graph shows no plain call of it, or it is shared" for path in found]
-
-
-def _parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _expect_same(found: Difference, model: nn.Module) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .graph import Layer, Reading, Space, steps_back
+from ..graph.channels import Layer, Reading, Space, steps_back
+from ..weights import Journal, add_to_bias, bias_of, columns, constant, cut, set_columns, weight_of
 from .observed import Ends
 from .record import Gone
-from .weights import Journal, add_to_bias, bias_of, columns, constant, cut, set_columns, weight_of
 
 ULPS = 16  # rounding, in units of the last place, within which two numbers that were computed alike are the same
 
@@ -97,7 +97,7 @@ def _constants(reading: Reading, space: Space, ends: Ends) -> tuple[Tensor, list
     """
     still, values = [], []
     for reader in space.readers:
-        lo, hi = (end[space.kept] for end in reader.own(ends[reader.source]))
+        lo, hi = (end[space.kept] for end in reader.place.own(ends[reader.source]))
         size = torch.maximum(lo.abs(), hi.abs())
         same = size.isfinite() & (hi - lo <= same_scale(reading) * size)
         still.append(same & (size == 0) if reader.layer.padded else same)

@@ -15,19 +15,11 @@ from ...errors import AliveError
 from ...files import write_atomically
 from ...nn.farkas import materialised
 from ...taps import bare
-from ..reading import copied, named, replace_module
-from .graph import LAYERS, NORMS
+from ..models import LAYERS, NORMS, copied, named, replace_module
+from ..weights import ARGUMENTS, arguments
 
 KEY = "shrunk"  # in the header of the file
 SIZED = (*LAYERS, *NORMS, nn.PReLU, nn.Identity)
-CONV = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
-ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "Linear": ("in_features", "out_features"),
-    **{f"Conv{n}d": CONV for n in (1, 2, 3)},
-    **{f"BatchNorm{n}d": ("num_features", "eps", "momentum", "affine", "track_running_stats") for n in (1, 2, 3)},
-    "PReLU": ("num_parameters",),
-    "Identity": (),
-}
 
 
 def save_shrunk(model: nn.Module, path: str | PathLike[str]) -> None:
@@ -66,14 +58,14 @@ def resized(model: nn.Module, header: str, state: dict[str, Tensor]) -> nn.Modul
     """The model with layers as the header says, in place, and these weights."""
     model = materialised(model)
     kind = next((p for p in model.parameters()), torch.empty(0))
-    for path, name, arguments in _layers(header):
+    for path, name, given in _layers(header):
         try:
             old = model.get_submodule(path)
         except AttributeError:
             raise AliveError(
                 f"the weights are of another network: there is no {named(path)}", "Build it as it was before"
             ) from None
-        made = _made(name, arguments)
+        made = _made(name, given)
         sizes = {f"{path}.{key}".removeprefix("."): value.shape for key, value in made.state_dict().items()}
         if any(key not in state or state[key].shape != size for key, size in sizes.items()):
             raise AliveError(
@@ -93,7 +85,7 @@ def resized(model: nn.Module, header: str, state: dict[str, Tensor]) -> nn.Modul
 def _layers(header: str) -> list[tuple[str, str, dict[str, Any]]]:
     """Each layer with its path, kind and arguments."""
     try:
-        found = [(path, str(name), dict(arguments)) for path, (name, arguments) in json.loads(header).items()]
+        found = [(path, str(name), dict(given)) for path, (name, given) in json.loads(header).items()]
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise AliveError(f"what is said of the layers cannot be read: {error}", "Write the file anew") from None
     return found
@@ -102,22 +94,20 @@ def _layers(header: str) -> list[tuple[str, str, dict[str, Any]]]:
 def shapes(model: nn.Module) -> dict[str, tuple[str, dict[str, Any]]]:
     """What every layer that may have been cut is made with, by its path."""
     return {
-        path: (type(module).__name__, _arguments(module))
+        path: (
+            type(module).__name__,
+            arguments(module) | ({"bias": module.bias is not None} if isinstance(module, LAYERS) else {}),
+        )
         for path, module in model.named_modules()
         if type(module) in SIZED
     }
 
 
-def _arguments(module: Any) -> dict[str, Any]:
-    found = {name: getattr(module, name) for name in ARGUMENTS[type(module).__name__]}
-    return {**found, "bias": module.bias is not None} if isinstance(module, LAYERS) else found
-
-
-def _made(name: str, arguments: dict[str, Any]) -> nn.Module:
+def _made(name: str, given: dict[str, Any]) -> nn.Module:
     kinds: dict[str, Any] = {kind.__name__: kind for kind in SIZED}
-    if name not in kinds or not {*ARGUMENTS[name]} <= {*arguments} <= {*ARGUMENTS[name], "bias"}:
+    if name not in kinds or not {*ARGUMENTS[name]} <= {*given} <= {*ARGUMENTS[name], "bias"}:
         raise AliveError(f"the file names a layer {name!r} that alive shrink does not write", "Write it anew")
-    listed = {key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()}
+    listed = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     try:
         with torch.device("meta"):  # which takes no memory: the sizes are those of the file
             made: nn.Module = kinds[name](**listed)

@@ -1,11 +1,11 @@
-"""The graph of a model, and which channels its layers share: what can be cut, and what must stay and why."""
+"""The graph of a model as torch.export follows it, and which channels its layers share."""
 
 from __future__ import annotations
 
 import logging
 import operator
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
@@ -16,13 +16,12 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind
 
-from ...errors import AliveError
+from ...errors import AliveError, reason
 from ...torch_private import schema_of, tree_leaves
+from ..models import LAYERS, NORMS, tensor_of
 from .calls import Call
-from .pieces import Pieces, clipped, leaky, relu
+from .pieces import Pieces, clipped, leaky
 
-LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 SUMS = ("linear", "conv1d", "conv2d", "conv3d")
 SAME = ("clone", "alias", "contiguous", "detach", "dropout", "feature_dropout", "_to_copy", "to", "lift_fresh_copy")
 SHAPES = ("view", "_unsafe_view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten")
@@ -39,6 +38,15 @@ TIES = ("add", "sub", "mul", "div")
 CATS = ("cat", "concat", "concatenate", "hstack")
 NORM = "_native_batch_norm_legit_no_training"
 ASKS = ("_assert_tensor_metadata", "sym_size", "_assert_scalar")
+KINDS = {  # what a step does to each channel by itself
+    **dict.fromkeys((*SAME, *SHAPES, *ORDERS), "same"),
+    **dict.fromkeys(BENT, "bent"),
+    **dict.fromkeys((*MEANS, "mean"), "mean"),
+    **dict.fromkeys(TOPS, "max"),
+    **dict.fromkeys(OTHERS, "other"),
+}
+STATE = (InputKind.PARAMETER, InputKind.BUFFER)
+OUTPUT = "it is an output of the model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,56 +80,51 @@ class Layer:
 
 
 @dataclass(slots=True, eq=False)
-class Reader:
-    """A layer that reads the channels of a space, and how they lie in what it reads."""
-
-    layer: Layer
-    layout: Layout
-    source: fx.Node
-    place: Place | None = None  # among what it reads, if that is a concatenation
-
-    @property
-    def start(self) -> int:
-        """The first of the features it reads that are of these channels, as it is cut now."""
-        return 0 if self.place is None else self.place.start
-
-    def own(self, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """The extremes of these channels, of those of all that it reads."""
-        return ends if self.place is None else self.place.own(ends)
-
-
-@dataclass(slots=True, eq=False)
-class Part:
-    """The channels of a space in a concatenation, each as a run of `block` entries there."""
+class Segment:
+    """The channels of a space in a value, each as a run of `block` entries; several segments make a concatenation."""
 
     space: Space
-    block: int
+    block: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """One of the parts of a concatenation; each entry may have become a run of `block` behind it."""
+    """One of the segments of a value; each of its entries may have become a run of `block` behind it."""
 
-    parts: list[Part]
+    segments: list[Segment]
     number: int
     block: int
 
     @property
+    def is_joined(self) -> bool:
+        """Whether the value is a concatenation."""
+        return len(self.segments) > 1
+
+    @property
     def features(self) -> int:
-        """How many features each channel of the part has."""
-        return self.parts[self.number].block * self.block
+        """How many features each channel of the segment has."""
+        return self.segments[self.number].block * self.block
 
     @property
     def start(self) -> int:
-        """The first feature of the part, as the parts before it are cut now."""
-        return self.block * sum(len(part.space.kept) * part.block for part in self.parts[: self.number])
+        """The first feature of the segment, as those before it are cut now."""
+        return self.block * sum(len(each.space.kept) * each.block for each in self.segments[: self.number])
 
     def own(self, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """The extremes of the part's channels, of those of all entries of the concatenation before any cut."""
-        start = sum(part.space.channels * part.block for part in self.parts[: self.number])
-        part = self.parts[self.number]
-        lo, hi = (end[start : start + part.space.channels * part.block].reshape(-1, part.block) for end in ends)
+        """The extremes of the segment's channels, of those of all entries of the value before any cut."""
+        start = sum(each.space.channels * each.block for each in self.segments[: self.number])
+        own = self.segments[self.number]
+        lo, hi = (end[start : start + own.space.channels * own.block].reshape(-1, own.block) for end in ends)
         return lo.amin(1), hi.amax(1)
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """A layer that reads the channels of a space, and where they lie in what it reads."""
+
+    layer: Layer
+    source: fx.Node
+    place: Place
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +133,6 @@ class Space:
 
     producers  layers whose units the channels are
     each       layers and modules with numbers of their own for each channel: norms, PReLU, depthwise convolutions
-    beside     norms and PReLU with numbers for the channels of a concatenation, of which these are a part
     steps      what is done to the channels on their way, by kind
     fixed      why all channels must stay; empty if they need not
     kept       the channels that are left, by their first numbers
@@ -138,17 +140,19 @@ class Space:
 
     channels: int
     producers: list[Layer] = field(default_factory=list)
-    each: list[tuple[Layer | nn.Module, int]] = field(default_factory=list)
-    beside: list[tuple[nn.Module, Place]] = field(default_factory=list)
+    each: list[tuple[Layer | nn.Module, Place]] = field(default_factory=list)
     readers: list[Reader] = field(default_factory=list)
     steps: dict[fx.Node, str] = field(default_factory=dict)
     fixed: str = ""
-    kept: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    kept: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kept = torch.arange(self.channels)
 
     @property
     def is_joined(self) -> bool:
         """Whether some layer reads the channels in a concatenation."""
-        return any(reader.place is not None for reader in self.readers)
+        return any(reader.place.is_joined for reader in self.readers)
 
     def fix(self, why: str) -> None:
         """Every channel must stay; the first reason counts."""
@@ -156,55 +160,62 @@ class Space:
 
 
 class Reading:
-    """A model as a graph of operations, with the layout and the space of each value."""
+    """A model as a graph of operations, with the layout of each value and the spaces its channels are of."""
 
     def __init__(self, model: nn.Module, example: Call) -> None:
         self.model = model
         self.program = exported(model, example)
-        self.graph_module = self.program.graph_module
-        self.owner = {spec.arg.name: spec.target for spec in self._specs() if spec.kind in STATE}
+        self.nodes: list[fx.Node] = list(self.program.graph_module.graph.nodes)
+        self.specs: list[Any] = list(self.program.graph_signature.input_specs)
+        self.inputs = [spec.arg.name for spec in self.specs if spec.kind is InputKind.USER_INPUT]
+        self.owner = {spec.arg.name: str(spec.target) for spec in self.specs if spec.kind in STATE}
         self.aliases = _aliases(model)
         self.layouts: dict[fx.Node, Layout] = {}
-        self.spaces: dict[fx.Node, Space] = {}
-        self.joined: dict[fx.Node, list[Part]] = {}  # concatenations, which have a layout but no space of their own
+        self.segments: dict[fx.Node, list[Segment]] = {}
         self.layers: list[Layer] = []
-        for node in self.graph_module.graph.nodes:
+        self.shown: list[fx.Node] = []  # what the model returns
+        for node in self.nodes:
             self._read(node)
-        for space in self.all_spaces():
-            space.kept = torch.arange(space.channels)
 
     def all_spaces(self) -> list[Space]:
         """Every space once, in the order of the graph."""
-        return list(dict.fromkeys(self.spaces.values()))
+        return list(dict.fromkeys(each.space for segments in self.segments.values() for each in segments))
 
     def spaces_of(self, node: fx.Node) -> list[Space]:
         """The spaces whose channels a value holds: several behind a concatenation, none if they are not followed."""
-        if node in self.joined:
-            return [part.space for part in self.joined[node]]
-        return [self.spaces[node]] if node in self.spaces else []
+        return [each.space for each in self.segments.get(node, ())]
 
-    def fed(self, call: Call) -> list[Any]:
+    def space_of(self, node: fx.Node) -> Space | None:
+        """The one space whose channels a value holds."""
+        spaces = self.spaces_of(node)
+        return spaces[0] if len(spaces) == 1 else None
+
+    def made_by(self, layer: Layer) -> Space:
+        """The space of a layer's units."""
+        return self.segments[layer.node][0].space
+
+    def layer_at(self, path: str) -> Layer | None:
+        """The layer of this path."""
+        return next((layer for layer in self.layers if layer.path == path), None)
+
+    def given(self, call: Call) -> list[Any]:
         """What the graph is run on: the model's numbers as they are now, and the inputs of a call."""
         state = dict(self.model.named_parameters(remove_duplicate=False)) | dict(
             self.model.named_buffers(remove_duplicate=False)
         )
-        given = iter(call.leaves())
+        inputs = iter(call.leaves())
         return [
             state[str(spec.target)]
             if spec.kind in STATE and spec.target in state
-            else next(given)
+            else next(inputs)
             if spec.kind is InputKind.USER_INPUT
             else self.program.constants[str(spec.target)]
-            for spec in self._specs()
+            for spec in self.specs
         ]
 
-    def inputs(self) -> list[str]:
-        """The names of the placeholders that get the inputs of the model."""
-        return [spec.arg.name for spec in self._specs() if spec.kind is InputKind.USER_INPUT]
-
-    def layer_of(self, node: fx.Node) -> Layer | None:
-        """The layer that a node is the call of."""
-        return next((layer for layer in self.layers if layer.node is node), None)
+    def run(self, call: Call, note: Callable[[fx.Node, Any], object]) -> Any:
+        """Run the graph, and show each value; gives the outputs."""
+        return _Interpreter(self.program.graph_module, note).run(*self.given(call))
 
     def module_of(self, node: fx.Node) -> tuple[str, nn.Module] | None:
         """The module whose call a node is, if it makes no other node."""
@@ -212,7 +223,7 @@ class Reading:
         if path is None:
             return None
         module = self.model.get_submodule(path)
-        nodes = [n for n in self.graph_module.graph.nodes if n.op == "call_function" and _innermost(n) == path]
+        nodes = [n for n in self.nodes if n.op == "call_function" and _innermost(n) == path]
         alone = nodes == [node] and not list(module.children()) and len(self.aliases.get(id(module), [])) == 1
         return (path, module) if alone else None
 
@@ -220,11 +231,11 @@ class Reading:
         """The activation that a node is."""
         name, args = name_of(node), list(node.args[1:])
         if name == "relu":
-            return relu()
+            return leaky(0.0)
         if name == "leaky_relu":
             return leaky(float(args[0]) if args else 0.01)  # type: ignore[arg-type]
         if name == "prelu":
-            return leaky(self._number(args[0]))
+            return leaky(tensor_of(self.model, self.owner[args[0].name]))  # type: ignore[union-attr]
         low = args[0] if args and name != "clamp_max" else node.kwargs.get("min_val", node.kwargs.get("min"))
         high = args[1] if len(args) > 1 else node.kwargs.get("max_val", node.kwargs.get("max"))
         if name == "hardtanh":
@@ -235,21 +246,12 @@ class Reading:
             low, high = None, args[0]
         return clipped(None if low is None else float(low), None if high is None else float(high))  # type: ignore[arg-type]
 
-    def _specs(self) -> list[Any]:
-        return list(self.program.graph_signature.input_specs)
-
-    def _number(self, node: Any) -> Tensor:
-        """A parameter by the node that holds it."""
-        holder, _, name = str(self.owner[node.name]).rpartition(".")
-        number = getattr(self.model.get_submodule(holder), name)
-        assert isinstance(number, Tensor)
-        return number
-
-    # Reading one node: its layout and space, or why what it reads must stay.
+    # Reading one node: its layout and spaces, or why what it reads must stay.
 
     def _read(self, node: fx.Node) -> None:
         if node.op == "output":
-            self._stop(node, "it is an output of the model")
+            self.shown = node.all_input_nodes
+            self._stop(node, OUTPUT)
         if node.op != "call_function":
             return
         name = name_of(node)
@@ -260,85 +262,66 @@ class Reading:
         elif name in (NORM, "batch_norm"):
             self._norm(node)
         elif node.target is operator.getitem and name_of(node.args[0]) == NORM and node.args[1] == 0:
-            self._pass_on(node, node.args[0], "norm", step=False)
+            self._join(node, node.args[0], "norm")
         elif name in TIES:
             self._tie(node)
         elif name in CATS:
             self._cat(node)
         elif (kind := self._kind(node, name)) is not None:
-            self._pass_on(node, node.args[0], kind)
+            self._step(node, kind)
         else:
             self._stop(node, f"its output goes to {name}, which mixes channels or is not followed")
 
     def _kind(self, node: fx.Node, name: str) -> str | None:
         """What a step does to each channel by itself: same, mean, padded, max, bent or other; None if it mixes them."""
-        layout = self.layouts.get(node.args[0]) if node.args and isinstance(node.args[0], fx.Node) else None
-        if layout is None:
+        source: Any = node.args[0] if node.args else None
+        layout, kind = self.layouts.get(source), KINDS.get(name)
+        if layout is None or kind is None:
             return None
-        if name in SAME or name in SHAPES or name in ORDERS:
-            return "same"
-        if name in BENT:
-            tensors = [arg for arg in node.args[1:] if isinstance(arg, fx.Node)]
-            return "bent" if name == "prelu" or not tensors else None
-        if name in MEANS:
-            return "padded" if any(_numbers(node.args, 3)) else "mean"
-        if name == "mean":
-            return None if layout.axis in _axes(node) else "mean"
-        if name in TOPS:
-            return None if name == "amax" and layout.axis in _axes(node) else "max"
-        if name in ("pad", "constant_pad_nd") and len(_numbers(node.args, 1)) // 2 >= _dims(node.args[0]) - layout.axis:
+        if name in BENT and name != "prelu" and any(isinstance(arg, fx.Node) for arg in node.args[1:]):
             return None
-        return "other" if name in OTHERS else None
+        if name in ("mean", "amax") and layout.axis in _axes(node):
+            return None
+        if name in ("pad", "constant_pad_nd") and len(_numbers(node.args, 1)) // 2 >= _dims(source) - layout.axis:
+            return None
+        return "padded" if name in MEANS and any(_numbers(node.args, 3)) else kind
 
     def _sum(self, node: fx.Node) -> None:
-        source, weight = node.args[0], node.args[1]
-        layer = self._layer(node, weight)
-        before = self.spaces.get(source) if isinstance(source, fx.Node) else None
-        layout = self.layouts.get(source) if isinstance(source, fx.Node) else None
+        source: Any = node.args[0]
+        layer = self._layer(node, node.args[1])
         if isinstance(layer, str):
             self._stop(node, layer)
             return
         self.layers.append(layer)
-        dense = isinstance(layer.module, nn.Linear)
-        axis = _dims(node) - 1 if dense else 1
-        if isinstance(source, fx.Node) and source in self.joined:
-            self._read_joined(layer, source, axis)
-        elif before is not None and layout is not None and layout.axis != axis:
-            before.fix(f"its channels do not lie where {layer.path} reads them")
-        elif before is not None and layout is not None and _is_depthwise(layer, layout):
-            before.each.append((layer, layout.block * len(layer.module.weight) // layer.groups))
-            self._join(node, before, Layout(1, layout.channels, before.each[-1][1]), "other")
-            return
-        elif before is not None and layout is not None:
-            assert isinstance(source, fx.Node)
-            if layer.groups > 1 and layout.block > 1:
-                before.fix(f"{layer.path} reads them in groups, several features a channel")
-            before.readers.append(Reader(layer, layout, source))
+        axis = _dims(node) - 1 if isinstance(layer.module, nn.Linear) else 1
         units = len(layer.module.weight)
+        layout, segments = self.layouts.get(source), self.segments.get(source, [])
+        depthwise = layout == Layout(axis, layer.groups) and layer.groups > 1 and len(segments) == 1
+        if layout is not None and depthwise:
+            segments[0].space.each.append((layer, Place(segments, 0, units // layer.groups)))
+            self._join(node, source, "other", Layout(1, layout.channels, units // layer.groups))
+            return
+        for number, segment in enumerate(segments):
+            assert layout is not None
+            if layout.axis != axis:
+                segment.space.fix(f"its channels do not lie where {layer.path} reads them")
+            elif layer.groups > 1 and len(segments) > 1:
+                segment.space.fix(f"{layer.path} reads them in groups, behind a concatenation")
+            elif layer.groups > 1 and layout.block > 1:
+                segment.space.fix(f"{layer.path} reads them in groups, several features a channel")
+            segment.space.readers.append(Reader(layer, source, Place(segments, number, layout.block)))
         space = Space(units, [layer])
-        self._join(node, space, Layout(axis, units), "")
+        self.layouts[node], self.segments[node] = Layout(axis, units), [Segment(space)]
         if layer.groups > 1 and layer.groups == units:
             space.fix(f"each unit of {layer.path} reads a channel of its own that must stay")
 
-    def _read_joined(self, layer: Layer, source: fx.Node, axis: int) -> None:
-        """A layer that reads a concatenation reads each of its parts."""
-        layout, parts = self.layouts[source], self.joined[source]
-        for number, part in enumerate(parts):
-            place = Place(parts, number, layout.block)
-            part.space.readers.append(Reader(layer, Layout(axis, part.space.channels, place.features), source, place))
-            if layout.axis != axis:
-                part.space.fix(f"its channels do not lie where {layer.path} reads them")
-            if layer.groups > 1:
-                part.space.fix(f"{layer.path} reads them in groups, behind a concatenation")
-
     def _layer(self, node: fx.Node, weight: Any) -> Layer | str:
         """The layer of a weighted sum, or why it is left alone."""
-        target = self.owner.get(weight.name)
-        if target is None:
+        if weight.name not in self.owner:
             return f"the weight of {_innermost(node) or node.name} is computed on the way"
-        path = str(target).rpartition(".")[0]
+        path, _, name = self.owner[weight.name].rpartition(".")
         module: Any = self.model.get_submodule(path)
-        if type(module) not in LAYERS or str(target).rpartition(".")[2] != "weight":
+        if type(module) not in LAYERS or name != "weight":
             return f"{path or 'the model'} ({type(module).__name__}) is no plain layer of torch"
         bias = node.args[2] if len(node.args) > 2 else node.kwargs.get("bias")
         if self._is_shared(module, weight, bias):
@@ -351,42 +334,41 @@ class Reading:
     def _is_shared(self, module: nn.Module, weight: fx.Node, bias: Any) -> bool:
         """Whether some number of a layer is used more than once."""
         used = [number for number in (weight, bias) if isinstance(number, fx.Node)]
-        names = [self.aliases[id(number)] for number in module.parameters(recurse=False)]
-        return any(len(number.users) > 1 for number in used) or any(len(n) > 1 for n in names)
+        return any(len(number.users) > 1 for number in used) or not self._is_alone(module)
+
+    def _is_alone(self, module: nn.Module) -> bool:
+        """Whether each number of a module has one name."""
+        return all(len(self.aliases[id(n)]) == 1 for n in (*module.parameters(False), *module.buffers(False)))
 
     def _norm(self, node: fx.Node) -> None:
-        source = node.args[0]
-        assert isinstance(source, fx.Node)
+        source: Any = node.args[0]
         layout, holder = self.layouts.get(source), node.args[3]
         live = name_of(node) != NORM and bool(node.args[5])
         if layout is None or live or not isinstance(holder, fx.Node) or holder.name not in self.owner:
             self._stop(node, "it is normalised by numbers that are not followed")
             return
-        path = str(self.owner[holder.name]).rpartition(".")[0]
+        path = self.owner[holder.name].rpartition(".")[0]
         module = self.model.get_submodule(path)
-        used = [arg for arg in node.args[1:5] if isinstance(arg, fx.Node)]
-        plain = type(module) in NORMS and all(len(arg.users) == 1 for arg in used)
-        alone = all(len(self.aliases[id(n)]) == 1 for n in (*module.parameters(False), *module.buffers(False)))
-        if not plain or not alone or layout.axis != 1:
+        alone = all(len(arg.users) == 1 for arg in node.args[1:5] if isinstance(arg, fx.Node))
+        if type(module) not in NORMS or not alone or not self._is_alone(module) or layout.axis != 1:
             self._stop(node, f"{path} ({type(module).__name__}) is shared or no plain batch norm")
             return
         self._number_each(source, module, layout.block)
-        self._pass_on(node, source, "norm")
+        self._join(node, source, "norm")  # of a tuple, of which the next node takes the first
 
     def _number_each(self, source: fx.Node, module: nn.Module, block: int) -> None:
         """A module has numbers of its own for each channel of a value."""
-        if source not in self.joined:
-            self.spaces[source].each.append((module, block))
-            return
-        parts = self.joined[source]
-        for number, part in enumerate(parts):
-            part.space.beside.append((module, Place(parts, number, block)))
+        segments = self.segments[source]
+        for number, segment in enumerate(segments):
+            segment.space.each.append((module, Place(segments, number, block)))
 
     def _cat(self, node: fx.Node) -> None:
         """Values one behind the other along the axis of their channels; what is not followed stays as it is."""
         sources: Any = node.args[0]
         axis, layouts = cat_axis(node), [self.layouts.get(source) for source in sources]
-        if not any(layouts):
+        if len(sources) == 1:
+            self._join(node, sources[0], "same")
+        if not any(layouts) or len(sources) == 1:
             return
         if any(layout is not None and layout.axis != axis for layout in layouts):
             self._stop(node, f"it meets others in {node.name} along another axis than that of its channels")
@@ -394,99 +376,78 @@ class Reading:
         if any(_dims(source) != _dims(node) for source in sources):
             self._stop(node, f"it meets in {node.name} an empty value of another shape")
             return
-        parts: list[Part] = []
+        segments: list[Segment] = []
         for source, layout in zip(sources, layouts, strict=True):
             if layout is None:
-                size = source.meta["val"].shape[axis]
-                parts.append(Part(Space(size, fixed="it is not followed", kept=torch.arange(size)), 1))
-            elif source in self.joined:
-                parts += [Part(part.space, part.block * layout.block) for part in self.joined[source]]
+                segments.append(Segment(Space(source.meta["val"].shape[axis], fixed="it is not followed")))
             else:
-                parts.append(Part(self.spaces[source], layout.block))
-        self.joined[node] = parts
-        self.layouts[node] = Layout(axis, sum(part.space.channels * part.block for part in parts))
+                segments += [Segment(each.space, each.block * layout.block) for each in self.segments[source]]
+        self.segments[node] = segments
+        self.layouts[node] = Layout(axis, sum(each.space.channels * each.block for each in segments))
 
     def _tie(self, node: fx.Node) -> None:
         """Two values added or multiplied entry by entry: their channels stay or go together."""
-        sides = [arg for arg in node.args[:2] if isinstance(arg, fx.Node)]
-        sides = [side for side in sides if _dims(side) > 0]
-        known = [side for side in sides if side in self.layouts]
-        if not known:
+        sides = [arg for arg in node.args[:2] if isinstance(arg, fx.Node) and _dims(arg) > 0]
+        layouts = {self.layouts.get(side) for side in sides}
+        if layouts == {None} or not sides:
             return
         if len(sides) == 1:
-            self._pass_on(node, sides[0], "other")
+            self._step(node, "other", sides[0])
             return
-        layouts = {self.layouts.get(side) for side in sides}
-        if len(layouts) > 1 or None in layouts or len({_dims(side) for side in sides}) > 1:
+        if len(layouts) > 1 or len({_dims(side) for side in sides}) > 1:
             self._stop(node, f"it meets in {node.name} something whose channels are not its own")
             return
-        first, second = (self._parts(side) for side in sides)
-        if [(part.space.channels, part.block) for part in first] != [(p.space.channels, p.block) for p in second]:
+        first, second = (self.segments[side] for side in sides)
+        if [(each.space.channels, each.block) for each in first] != [(e.space.channels, e.block) for e in second]:
             self._stop(node, f"it meets in {node.name} a concatenation of other parts")
             return
         for one, other in zip(first, second, strict=True):
             self._merge(one.space, other.space)
-        self._hand_on(node, sides[0], self.layouts[sides[0]], "tie")
-
-    def _parts(self, node: fx.Node) -> list[Part]:
-        """What a value is a concatenation of; itself if it is none."""
-        return self.joined.get(node) or [Part(self.spaces[node], 1)]
+        self._join(node, sides[0], "tie")
 
     def _merge(self, kept: Space, other: Space) -> None:
         if kept is other:
             return
         kept.producers += other.producers
         kept.each += other.each
-        kept.beside += other.beside
         kept.readers += other.readers
         kept.steps |= other.steps
         kept.fix(other.fixed)
-        for node, space in list(self.spaces.items()):
-            if space is other:
-                self.spaces[node] = kept
-        for part in (part for parts in self.joined.values() for part in parts if part.space is other):
-            part.space = kept
+        for segment in (each for segments in self.segments.values() for each in segments if each.space is other):
+            segment.space = kept
 
-    def _pass_on(self, node: fx.Node, source: Any, kind: str, *, step: bool = True) -> None:
+    def _step(self, node: fx.Node, kind: str, source: Any = None) -> None:
         """Channels that go through a step, each by itself."""
-        layout = self.layouts.get(source)
-        if layout is None:
-            return
-        if name_of(node) == NORM:  # a tuple, of which the next node takes the first
-            self._hand_on(node, source, layout, kind)
-            return
-        after = _moved(node, source, layout) if step else layout
-        if after is None:
-            self._stop(node, f"{node.name} moves its channels apart")
-            return
-        if name_of(node) == "prelu" and (why := self._slopes(node, source)):
+        source = node.args[0] if source is None else source
+        after = _moved(node, source, self.layouts[source])
+        why = f"{node.name} moves its channels apart" if after is None else ""
+        if name_of(node) == "prelu":
+            why = why or self._slopes(node, source)
+        if why:
             self._stop(node, why)
-        self._hand_on(node, source, after, kind)
+        if after is not None:
+            self._join(node, source, kind, after)
 
     def _slopes(self, node: fx.Node, source: fx.Node) -> str:
         """Take the slopes of a PReLU into the space; why not, if they cannot be cut."""
-        weight = node.args[1]
-        target = self.owner.get(weight.name) if isinstance(weight, fx.Node) else None
-        path = str(target).rpartition(".")[0]
-        module = None if target is None else self.model.get_submodule(path)
-        if not isinstance(module, nn.PReLU) or not isinstance(weight, fx.Node):
+        weight: Any = node.args[1]
+        path = self.owner.get(weight.name, "").rpartition(".")[0]
+        module = self.model.get_submodule(path)
+        if not isinstance(module, nn.PReLU):
             return f"{node.name} has slopes that are computed on the way"
         if module.weight.numel() > 1:
-            if len(weight.users) > 1 or len(self.aliases[id(module.weight)]) > 1:
+            if len(weight.users) > 1 or not self._is_alone(module):
                 return f"{path} is shared: its slopes are used more than once"
             self._number_each(source, module, 1)
         return ""
 
-    def _hand_on(self, node: fx.Node, source: fx.Node, layout: Layout, kind: str) -> None:
+    def _join(self, node: fx.Node, source: Any, kind: str, layout: Layout | None = None) -> None:
         """A node has the channels of what it reads."""
-        if source in self.joined:
-            self.layouts[node], self.joined[node] = layout, self.joined[source]
-        else:
-            self._join(node, self.spaces[source], layout, kind)
-
-    def _join(self, node: fx.Node, space: Space, layout: Layout, kind: str) -> None:
-        self.layouts[node], self.spaces[node] = layout, space
-        if kind:
+        if source not in self.layouts:
+            return
+        self.layouts[node] = layout or self.layouts[source]
+        self.segments[node] = self.segments[source]
+        if (space := self.space_of(node)) is not None:
             space.steps[node] = kind
 
     def _stop(self, node: fx.Node, why: str) -> None:
@@ -496,7 +457,18 @@ class Reading:
                 space.fix(why)
 
 
-STATE = (InputKind.PARAMETER, InputKind.BUFFER)
+class _Interpreter(fx.Interpreter):
+    """Runs a graph, and shows each value."""
+
+    def __init__(self, graph_module: fx.GraphModule, note: Callable[[fx.Node, Any], object]) -> None:
+        super().__init__(graph_module)
+        self._note = note
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run one step."""
+        value = super().run_node(n)
+        self._note(n, value)
+        return value
 
 
 def exported(model: nn.Module, example: Call) -> Any:
@@ -504,11 +476,12 @@ def exported(model: nn.Module, example: Call) -> Any:
     try:
         with _unspoken(), torch.no_grad():
             program = torch.export.export(model, example.args, example.keywords, strict=False)
-            return program.run_decompositions({}) if _changes_in_place(program) else program
+            # Most models change nothing in place, and writing it out takes most of the time.
+            in_place = any(getattr(schema_of(node.target), "is_mutable", False) for node in program.graph.nodes)
+            return program.run_decompositions({}) if in_place else program
     except Exception as error:
-        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise AliveError(
-            f"the forward of {type(model).__name__} cannot be traced: {said.rstrip('.')}",
+            f"the forward of {type(model).__name__} cannot be traced: {reason(error)}",
             "torch.export must be able to follow it: no branching on values, and no numpy on the way",
         ) from None
 
@@ -524,11 +497,6 @@ def _unspoken() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-def _changes_in_place(program: Any) -> bool:
-    """Whether some step changes what it reads; most models have none, and writing it out takes most of the time."""
-    return any(getattr(schema_of(node.target), "is_mutable", False) for node in program.graph.nodes)
 
 
 def name_of(node: Any) -> str:
@@ -580,10 +548,6 @@ def _numbers(args: tuple[Any, ...], place: int) -> list[Any]:
     return [leaf for leaf in tree_leaves(args[place]) if isinstance(leaf, int)] if len(args) > place else []
 
 
-def _is_depthwise(layer: Layer, layout: Layout) -> bool:
-    return layer.groups > 1 and layer.groups == layout.channels and layout.block == 1
-
-
 def _moved(node: fx.Node, source: fx.Node, layout: Layout) -> Layout | None:
     """Where the channels lie after a step; None if they are no longer runs on one axis."""
     name = name_of(node)
@@ -616,8 +580,8 @@ def _viewed(layout: Layout, before: list[int], after: list[int]) -> Layout | Non
 def steps_back(reading: Reading, reader: Reader, producer: Layer) -> Iterator[tuple[fx.Node, str]]:
     """The steps from a reader back to the one layer that made its channels, by kind."""
     node: Any = reader.source
-    space = reading.spaces[reader.source]
+    space = reading.made_by(producer)
     while node is not producer.node:
         if node in space.steps:
             yield node, space.steps[node]
-        node = node.args[0]
+        node = node.all_input_nodes[0]

@@ -13,7 +13,7 @@ from torch import Tensor
 class Pieces:
     """f(z) = slopes[i] z + offsets[i] between knots[i-1] and knots[i]; slopes [P, C] or [P, 1], offsets [P].
 
-    >>> relu().within(torch.tensor([-2.0, 1.0, -1.0]), torch.tensor([-1.0, 3.0, 2.0])).tolist()
+    >>> leaky(0.0).within(torch.tensor([-2.0, 1.0, -1.0]), torch.tensor([-1.0, 3.0, 2.0])).tolist()
     [0, 1, -1]
     """
 
@@ -52,11 +52,6 @@ class Pieces:
     def of(self, units: Tensor) -> Pieces:
         """The pieces of some units."""
         return self if self.slopes.shape[1] == 1 else Pieces(self.knots, self.slopes[:, units], self.offsets)
-
-
-def relu() -> Pieces:
-    """Zero, then the identity."""
-    return leaky(0.0)
 
 
 def leaky(slope: float | Tensor) -> Pieces:

@@ -5,21 +5,27 @@ One unit of a layer is given up and the extra unit takes its place, so that ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from ...diagnosis import Census
-from ...errors import AliveError, expect
-from ...functional import Activation
-from ...functional.farkas import Rule, RuleOptions, effective_bias
-from ...nn.farkas import Farkas, FarkasAggregate, FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear, materialised
-from ...taps import bare
-from ..reading import copied
-from .trace import Pair, traced
+from ..diagnosis import Census
+from ..errors import AliveError, expect
+from ..feed import batches
+from ..functional import Activation
+from ..functional.extremes import canonical
+from ..functional.farkas import Rule, RuleOptions, effective_bias
+from ..nn.farkas import Farkas, FarkasAggregate, FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear, materialised
+from ..nn.farkas.plain import Guaranteed
+from ..taps import Call, Taps, bare, without_activations
+from ..torch_private import BatchNorm
+from .graph.run import Made, Run
+from .models import LAYERS, NORMS, copied, evaluating
+from .weights import Journal, arguments, keep_rows
 
 FARKAS: dict[type[nn.Module], Any] = {
     nn.Linear: FarkasLinear,
@@ -27,8 +33,6 @@ FARKAS: dict[type[nn.Module], Any] = {
     nn.Conv2d: FarkasConv2d,
     nn.Conv3d: FarkasConv3d,
 }
-DIMS: dict[type[nn.Module], int] = {nn.Linear: 0, nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 GiveUp = Literal["quietest", "last"] | Census
 
@@ -109,7 +113,7 @@ def to_farkas(
     expect([(named, f"give_up must be 'quietest', 'last' or a Census, got {give_up!r}")])
     root = bare(model) if inplace else copied(bare(model))
     converted, kept = [], []
-    for path, found in traced(root, example, layers, forward).findings():
+    for path, found in _met(root, example, layers, forward).findings():
         reason = found if isinstance(found, str) else _refusal(root, found, rule)
         if reason is not None or isinstance(found, str):
             kept.append(Kept(path, reason or ""))
@@ -128,10 +132,99 @@ def to_plain(model: nn.Module, *, inplace: bool = False) -> nn.Module:
     return materialised(root if inplace else copied(root))
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A layer and what it made, the path of a norm behind it, the activation they feed, the largest z a unit [C]."""
+
+    layer: Any
+    norm: str | None
+    activation: Activation
+    tap: str
+    top: Tensor
+    made: Made
+
+
+class _Meetings:
+    """Notes, as a watcher of taps, whose very tensor comes to each activation unchanged."""
+
+    def __init__(self, root: nn.Module) -> None:
+        self.root, self.run = root, Run(root)
+        self.pairs: dict[nn.Module, Pair] = {}
+        self.seen = 0
+
+    def begin(self) -> None:
+        """A pass begins."""
+
+    def end(self, output: Any) -> None:
+        """Nothing to do."""
+
+    def watch(self, call: Call) -> Any:
+        """Note whose tensor meets the activation."""
+        self.seen += 1
+        made = self.run.maker(call.z)
+        norm = made.module if made is not None and isinstance(made.module, BatchNorm) else None
+        layer = made if norm is None or made is None else made.source
+        if made is not None and layer is not None and not (made.dropped or layer.dropped):
+            axis = -1 if isinstance(layer.module, nn.Linear) else 1
+            top = canonical(call.z.detach(), axis, 0).transpose(0, 1).flatten(1).amax(1)  # of [N, C, ...]
+            path = None if norm is None else self.run.paths[norm][0]
+            pair = Pair(layer.module, path, call.tap.activation, call.tap.name, top, layer)
+            self.pairs.setdefault(layer.module, pair)
+        return call.activate()
+
+    def findings(self) -> Iterator[tuple[str, Pair | str]]:
+        """Every dense, convolutional or Farkas layer: the activation it feeds, or the reason why it stays."""
+        for module, paths in self.run.paths.items():
+            if isinstance(module, (*LAYERS, Guaranteed)):
+                yield paths[0], self._finding(module, paths[0])
+
+    def _finding(self, module: nn.Module, path: str) -> Pair | str:
+        if isinstance(module, Guaranteed):
+            return "it has its guarantee already"
+        if type(module) not in LAYERS:
+            return f"{type(module).__name__} is a layer of its own kind, which may do more than the plain one"
+        calls = self.run.calls.get(module, [])
+        if not calls:
+            return "the example did not run through it, or its weight is computed on the way"
+        if self.run.is_shared(module):
+            return "it is shared: it, its weight or its bias is used more than once"
+        if isinstance(self.root.get_submodule(path.rpartition(".")[0]), nn.TransformerEncoderLayer):
+            return "in eval mode nn.TransformerEncoderLayer reads its weight past its forward"
+        pair = self.pairs.get(module)
+        if pair is not None and pair.norm is not None and self.run.is_shared(self.root.get_submodule(pair.norm)):
+            return f"{pair.norm} behind it is shared: it, or one of its numbers, is used more than once"
+        return pair or _whereto(calls[0])
+
+
+def _met(root: nn.Module, example: Any, layers: Sequence[str], forward: Callable[..., Any] | None) -> _Meetings:
+    """Run the example through the model in eval mode, and leave the model as it was."""
+    met = _Meetings(root)
+    taps = Taps(root, met, layers=layers)
+    device = next((p.device for p in root.parameters()), torch.device("cpu"))
+    try:
+        with evaluating(root), met.run:
+            batches.run(root, batches.moved(example, device), 0, forward)
+    finally:
+        taps.remove()
+    if not met.seen:
+        raise without_activations(root, taps.passed_over)
+    return met
+
+
+def _whereto(made: Made) -> str:
+    """Why what a layer made meets no activation."""
+    last = made.norm or made
+    behind = " after the norm" if made.norm else ""
+    if last.dropped or made.dropped:
+        return f"its output{behind} goes to dropout, which may silence any unit before an activation sees it"
+    if not last.readers:
+        return "no activation follows: it is the output of the model"
+    return f"its output{behind} goes to {last.readers[0]}, not straight to a one-sided activation that was asked for"
+
+
 def _refusal(root: nn.Module, pair: Pair, rule: RuleOptions) -> str | None:
     """Why a layer that feeds an activation cannot be converted all the same."""
-    layer: Any = pair.layer
-    units, groups = len(layer.weight), getattr(layer, "groups", 1)
+    units, groups = len(pair.layer.weight), getattr(pair.layer, "groups", 1)
     if units < 2:
         return "it has one unit, with no others to balance"
     if groups > 1 and units == groups:
@@ -140,12 +233,12 @@ def _refusal(root: nn.Module, pair: Pair, rule: RuleOptions) -> str | None:
         norm = root.get_submodule(pair.norm)
         if type(norm) not in NORMS:
             return f"{type(norm).__name__} behind it is a norm of its own kind, which may do more than the plain one"
-        if not pair.read_by_norm_alone:
+        if not pair.made.read_by_norm_alone:
             return "more than the norm reads its output, so that its shape cannot change"
         if groups > 1:
             return "it has groups and a norm behind it: the groups would be uneven"
     try:
-        Rule.of(**_for(pair.activation, rule))
+        Rule.of(**{**rule, "cutoff": pair.activation})
     except AliveError as refused:
         return refused.cause
     return None
@@ -154,23 +247,21 @@ def _refusal(root: nn.Module, pair: Pair, rule: RuleOptions) -> str | None:
 @torch.no_grad()
 def _convert(root: nn.Module, path: str, pair: Pair, give_up: GiveUp, rule: RuleOptions) -> Converted:
     unit = _given_up(pair, give_up)
-    rule = _for(pair.activation, rule)
+    layer, others = pair.layer, torch.tensor([n for n in range(len(pair.top)) if n != unit])
+    options: Any = {**rule, "cutoff": pair.activation, "device": layer.weight.device, "dtype": layer.weight.dtype}
     if pair.norm is None:
-        farkas = _farkas_layer(pair.layer, unit, rule)
-        _put(root, path, farkas)
-    else:
-        norm = root.get_submodule(pair.norm)
-        farkas = _farkas_aggregate(pair.layer, norm, unit, rule)
-        _put(root, path, _without(pair.layer, unit))
-        _put(root, pair.norm, nn.Sequential(_norm_without(norm, unit), farkas).train(norm.training))
+        farkas: Farkas = nn.utils.skip_init(FARKAS[type(layer)], **arguments(layer), place=unit, **options)
+        bias = torch.zeros(len(layer.weight)).to(layer.weight) if layer.bias is None else layer.bias
+        farkas.weight.copy_(layer.weight[others])
+        farkas.bias[:-1] = bias[others]
+        _put(root, path, _finished(farkas, bias[unit], layer))
+    else:  # the extra unit comes behind the norm, which holds the biases of the others
+        norm: Any = root.get_submodule(pair.norm)
+        farkas = FarkasAggregate(len(layer.weight), dims=layer.weight.dim() - 2, place=unit, **options)
+        _finished(farkas, farkas.bias[-1] if norm.bias is None else norm.bias[unit], layer)
+        _put(root, path, _with(layer, others))
+        _put(root, pair.norm, nn.Sequential(_with(norm, others), farkas).train(norm.training))
     return Converted(path, pair.tap, unit, farkas.guarantee(), pair.norm)
-
-
-def _for(activation: Activation, rule: RuleOptions) -> RuleOptions:
-    """The rule with the activation's own cutoff."""
-    own = rule.copy()
-    own["cutoff"] = activation
-    return own
 
 
 def _given_up(pair: Pair, give_up: GiveUp) -> int:
@@ -186,28 +277,6 @@ def _given_up(pair: Pair, give_up: GiveUp) -> int:
             )
         top = give_up[pair.tap].top
     return int(top.argmin())
-
-
-def _rows(rows: Tensor, unit: int) -> Tensor:
-    return torch.cat([rows[:unit], rows[unit + 1 :]])
-
-
-def _farkas_layer(layer: Any, unit: int, rule: RuleOptions) -> Farkas:
-    """The Farkas layer with all rows of a plain one but one."""
-    like = {"device": layer.weight.device, "dtype": layer.weight.dtype}
-    farkas = nn.utils.skip_init(FARKAS[type(layer)], *_sizes(layer), **_shape(layer), place=unit, **like, **rule)
-    bias = torch.zeros(len(layer.weight), **like) if layer.bias is None else layer.bias
-    farkas.weight.copy_(_rows(layer.weight, unit))
-    farkas.bias[:-1] = _rows(bias, unit)
-    return _finished(farkas, bias[unit], layer)
-
-
-def _farkas_aggregate(layer: Any, norm: Any, unit: int, rule: RuleOptions) -> Farkas:
-    """The extra unit behind a norm, which holds the biases of the others."""
-    like = {"device": layer.weight.device, "dtype": layer.weight.dtype}
-    farkas = FarkasAggregate(len(layer.weight), dims=DIMS[type(layer)], place=unit, **like, **rule)
-    own = farkas.bias[-1] if norm.bias is None else norm.bias[unit]
-    return _finished(farkas, own, layer)
 
 
 def _finished(farkas: Farkas, own: Tensor, layer: Any) -> Farkas:
@@ -227,45 +296,11 @@ def _softplus_bias(farkas: Farkas, own: Tensor) -> Tensor:
     return above + torch.log(-torch.expm1(-above))
 
 
-def _without(layer: Any, unit: int) -> nn.Module:
-    """The plain layer without one unit."""
-    like = {"device": layer.weight.device, "dtype": layer.weight.dtype}
-    inputs, units, *kernel = _sizes(layer)
-    bias = layer.bias is not None
-    plain: Any = nn.utils.skip_init(type(layer), inputs, units - 1, *kernel, **_shape(layer), bias=bias, **like)
-    _copy_rows(plain, layer, unit, ("weight", "bias"))
-    return plain.train(layer.training)  # type: ignore[no-any-return]
-
-
-def _norm_without(norm: Any, unit: int) -> nn.Module:
-    """The norm without one unit."""
-    plain: Any = type(norm)(norm.num_features - 1, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
-    some = next((t for t in (norm.weight, norm.running_mean) if t is not None), None)
-    plain.to(device=getattr(some, "device", None), dtype=getattr(some, "dtype", None))
-    _copy_rows(plain, norm, unit, ("weight", "bias", "running_mean", "running_var"))
-    if norm.num_batches_tracked is not None:
-        plain.num_batches_tracked.copy_(norm.num_batches_tracked)
-    return plain.train(norm.training)  # type: ignore[no-any-return]
-
-
-def _copy_rows(plain: nn.Module, old: nn.Module, unit: int, names: tuple[str, ...]) -> None:
-    for name in names:
-        ours, theirs = getattr(plain, name), getattr(old, name)
-        if theirs is not None:
-            ours.copy_(_rows(theirs, unit))
-            if isinstance(ours, nn.Parameter):
-                ours.requires_grad_(theirs.requires_grad)
-
-
-def _sizes(layer: Any) -> tuple[Any, ...]:
-    if isinstance(layer, nn.Linear):
-        return layer.in_features, layer.out_features
-    return layer.in_channels, layer.out_channels, layer.kernel_size
-
-
-def _shape(layer: Any) -> dict[str, Any]:
-    names = () if isinstance(layer, nn.Linear) else ("stride", "padding", "dilation", "groups", "padding_mode")
-    return {name: getattr(layer, name) for name in names}
+def _with(module: nn.Module, units: Tensor) -> nn.Module:
+    """A copy of a layer or norm with some of its units."""
+    made = deepcopy(module)
+    keep_rows(made, units, Journal())
+    return made
 
 
 def _put(root: nn.Module, path: str, module: nn.Module) -> None:
