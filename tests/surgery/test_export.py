@@ -166,14 +166,6 @@ def test_a_file_that_the_runtime_cannot_run_is_not_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("export", [to_exported, to_onnx])
-def test_path_and_example_may_change_places(export, tmp_path):
-    x = torch.randn(5, 3)
-    written = export(nn.Linear(3, 2), x, str(tmp_path / "net"))
-    assert written.path == tmp_path / "net"
-    assert written.size == written.path.stat().st_size
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

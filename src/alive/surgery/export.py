@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import AliveError, expect, require
+from ..errors import AliveError, expect, reason, require
 from ..files import expect_writable, write_atomically
 from ..taps import bare
 from ..torch_private import tree_leaves
@@ -41,16 +41,16 @@ class Exported:
 
 def to_onnx(
     model: nn.Module,
-    path: str | PathLike[str] | Tensor,
-    example: Tensor | str | PathLike[str],
+    path: str | PathLike[str],
+    example: Tensor,
     *,
     tolerance: float = 1e-4,
 ) -> Exported:
     """Write a model in eval mode as ONNX with a free batch size, then run the file in onnxruntime.
 
     The outputs on the example [N, ...], and on batches of other sizes, must agree with the model's within `tolerance`
-    of the largest output, or nothing is written. Path and example may change places: torch's own exporter
-    has the example first. Of several tensors that are returned, a mapping's keep their names; others are output_0 ...
+    of the largest output, or nothing is written. Of several tensors that are returned, a mapping's keep their names;
+    others are output_0 ...
 
     >>> import tempfile
     >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -84,8 +84,8 @@ def to_onnx(
 
 def to_exported(
     model: nn.Module,
-    path: str | PathLike[str] | Tensor,
-    example: Tensor | str | PathLike[str],
+    path: str | PathLike[str],
+    example: Tensor,
     *,
     tolerance: float = 1e-4,
 ) -> Exported:
@@ -117,14 +117,15 @@ def to_exported(
 def _export(
     name: str,
     model: nn.Module,
-    path: str | PathLike[str] | Tensor,
-    example: Tensor | str | PathLike[str],
+    path: str | PathLike[str],
+    example: Tensor,
     tolerance: float,
     write: Callable[[nn.Module, Tensor], bytes],
     read: Callable[[bytes], Runner],
 ) -> Exported:
     """Write, read back, compare; the file appears only when the comparison holds."""
-    path, example = _arguments(name, model, path, example, tolerance)
+    _expect_fit(name, model, path, example, tolerance)
+    path = Path(path)
     expect_writable(path)
     copy = copied(bare(model)).eval()
     batch = torch.cat([example, example])  # exporters take a batch of one for a constant
@@ -144,32 +145,22 @@ def _export(
     return Exported(path, len(data), difference)
 
 
-def _arguments(name: str, model: object, path: object, example: object, tolerance: float) -> tuple[Path, Tensor]:
-    """The path and the example, whichever came first; anything else is refused with the way it is called."""
-    if isinstance(path, Tensor):
-        path, example = example, path
-    held = getattr(model, "model", None)
-    hint = f"; give its model, {name}(folded.model, ...)" if isinstance(held, nn.Module) else ""
-    said = f"{name}(model, path, example) wants"
+def _expect_fit(name: str, model: object, path: object, example: object, tolerance: float) -> None:
+    inner = isinstance(getattr(model, "model", None), nn.Module)
+    hint = f"; give its model, {name}(folded.model, ...)" if inner else ""
+    told = f"{name}(model, path, example) wants"
+    got = f"a tensor {list(example.shape)}" if isinstance(example, Tensor) else type(example).__name__
     expect(
         [
-            (isinstance(model, nn.Module), f"{said} an nn.Module as its model, got {type(model).__name__}{hint}"),
-            (isinstance(path, str | PathLike), f"{said} a file name as its path, got {type(path).__name__}"),
+            (isinstance(model, nn.Module), f"{told} an nn.Module as its model, got {type(model).__name__}{hint}"),
+            (isinstance(path, str | PathLike), f"{told} a file name as its path, got {type(path).__name__}"),
             (
                 isinstance(example, Tensor) and example.dim() >= 1 and len(example) >= 1,
-                f"{said} as its example a batch [N, ...], one tensor, got {_described(example)}: only models of one "
-                "argument are written",
+                f"{told} as its example a batch [N, ...], one tensor, got {got}: only models of one argument can go",
             ),
             (tolerance > 0, f"tolerance must be above 0, got {tolerance}"),
         ]
     )
-    assert isinstance(path, str | PathLike)
-    assert isinstance(example, Tensor)
-    return Path(path), example
-
-
-def _described(example: object) -> str:
-    return f"a tensor {list(example.shape)}" if isinstance(example, Tensor) else type(example).__name__
 
 
 def _any_batch(model: nn.Module) -> tuple[Any, ...]:
@@ -226,11 +217,10 @@ def _read_back(read: Callable[[bytes], Runner], data: bytes, batches: tuple[Tens
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what lies at the bottom of an error: exporters wrap it in advice of their own."""
+    """What lies at the bottom of an error: exporters wrap it in advice of their own."""
     while error.__cause__ is not None:
         error = error.__cause__
-    said = [line.strip() for line in COLOURS.sub("", str(error)).splitlines() if line.strip()]
-    return (said or [type(error).__name__])[0].rstrip(".:")
+    return COLOURS.sub("", reason(error)).strip()
 
 
 def optional(name: str) -> ModuleType:

@@ -92,9 +92,9 @@ def fold(
     if refresh is not None:
         example, refresh = _first_of(refresh, example)
     expect([(not merge_batch_norm or example is not None, NEEDS_EXAMPLE)])
-    plain = _without_gates(_written_out(copied(model)))
+    plain = _without_gates(copied(model))
     if refresh is not None:
-        refresh_batch_norm_(plain, refresh, arguments=_arguments(example))
+        refresh_batch_norm_(plain, refresh, arguments=len(example) if isinstance(example, tuple) else 1)
     if merge_batch_norm:
         merge_batch_norm_(plain.eval(), example)
     difference = None
@@ -117,10 +117,6 @@ def _first_of(batches: Tensor | Iterable[Any], example: Any) -> tuple[Any, Tenso
         return None, ()
     inputs = first[0] if isinstance(first, list | tuple) else first
     return inputs, chain([first], rest)
-
-
-def _arguments(example: Any) -> int:
-    return len(example) if isinstance(example, tuple) else 1
 
 
 @torch.no_grad()
@@ -181,16 +177,11 @@ def _expect_ready(model: nn.Module, gates: dict[str, Gate], diracs: dict[str, An
         )
 
 
-def _written_out(model: nn.Module) -> nn.Module:
-    """The model with plain layers in the place of Dirac layers."""
+def _without_gates(model: nn.Module) -> nn.Module:
+    """The model with plain layers in the place of Dirac layers, and the branch alone wherever there was a gate."""
     for module in list(model.modules()):
         if isinstance(module, DiracLinear | DiracConv2d):
             model = replace_module(model, module, module.to_plain())
-    return model
-
-
-def _without_gates(model: nn.Module) -> nn.Module:
-    """The model with the branch alone wherever there was a gate."""
     for path, module in list(model.named_modules()):
         if isinstance(module, VANBlock) and isinstance(module.gate, Gate):
             model = replace_module(model, module, module.branch)

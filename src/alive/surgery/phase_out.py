@@ -22,19 +22,8 @@ from .graph.forward import (
 )
 from .models import copied, evaluating, largest_difference, named, outputs, replace_module
 
-MOVES = (
-    "permute",
-    "transpose",
-    "movedim",
-    "swapaxes",
-    "swapdims",
-    "reshape",
-    "view",
-    "flatten",
-    "unflatten",
-    "t",
-    "mT",
-)
+RESHAPES = ("reshape", "view", "flatten", "unflatten")
+MOVES = ("permute", "transpose", "movedim", "swapaxes", "swapdims", "t", "mT", *RESHAPES)
 ORDERS = ("together", "one by one", "last first")
 OURS = (Gate, Half, VANBlock)
 
@@ -104,7 +93,12 @@ def phase_out(
     _place_gates(gated, alpha, order)
     if example is not None:
         with evaluating(model, gated):
-            _expect_same(outputs(model, example), outputs(gated, example))
+            before, after = outputs(model, example), outputs(gated, example)
+        if isinstance(before, Tensor) and (difference := largest_difference(before, after)):
+            raise AliveError(
+                f"the gated copy differs from the model by {difference:.3g} on the example",
+                "Its forward does something that torch.fx does not see; declare its blocks, or build it from VANBlocks",
+            )
     return gated
 
 
@@ -114,8 +108,7 @@ class _Ruler(nn.Module):
     def __init__(self, path: str, units: tuple[int, int] | None, unit_axis: int | None = None) -> None:
         super().__init__()
         self.path, self.seen = path, tuple[int, ...]()
-        self.units: int | None = units[0] if units is not None else None
-        self.axis: int | None = units[1] if units is not None else None
+        self.units, self.axis = units if units is not None else (None, None)
         if unit_axis is not None and unit_axis != self.axis:
             self.units, self.axis = None, unit_axis
 
@@ -152,13 +145,15 @@ def _with_rulers(model: nn.Module, blocks: Sequence[str | tuple[str, str]] | Non
     """The model with a ruler at each sum that is to be gated."""
     found = 0
     for path, module, skip in list(_sought(model) if blocks is None else _declared(model, blocks)):
-        if skip is not None and skip in dict(module.named_children()) and not _can_follow(module, path):
-            module.add_module(skip, GatedSkip(module.get_submodule(skip), _Ruler(path, None, unit_axis)))
-            found += 1
+        try:
+            graph = graph_of(module, path)
+        except AliveError:
+            if skip is not None and skip in dict(module.named_children()):
+                module.add_module(skip, GatedSkip(module.get_submodule(skip), _Ruler(path, None, unit_axis)))
+                found += 1
+            elif blocks is not None or mentions_addition(module):
+                raise
             continue
-        if blocks is None and not _can_follow(module, path) and not mentions_addition(module):
-            continue
-        graph = graph_of(module, path)
         sums = additions(graph, module, path) if skip is None else declared_additions(graph, module, path, skip)
         if blocks is not None and not sums:
             raise AliveError(f"{named(path)} has no sum of a branch and a skip", "Leave it out of blocks")
@@ -194,14 +189,6 @@ def _declared(model: nn.Module, blocks: Sequence[str | tuple[str, str]]) -> Iter
         yield path, paths[path], skip
 
 
-def _can_follow(module: nn.Module, path: str) -> bool:
-    try:
-        graph_of(module, path)
-    except AliveError:
-        return False
-    return True
-
-
 def _rewritten(module: nn.Module, graph: fx.Graph, sums: list[Addition], where: tuple[str, int | None]) -> nn.Module:
     """The block with a ruler instead of each sum; what was added in place is read from the ruler from then on."""
     ways = [between(found.branch, found.skip) for found in sums]
@@ -215,17 +202,12 @@ def _rewritten(module: nn.Module, graph: fx.Graph, sums: list[Addition], where: 
             joined = graph.call_module(name, tuple(now.get(node, node) for node in (found.branch, found.skip)))
         found.node.replace_all_uses_with(joined)
         if found.node.target in IN_PLACE:
-            _read_later_from(joined, changed, graph)
+            place = {node: at for at, node in enumerate(graph.nodes)}
+            for user in [user for user in changed.users if place[user] > place[joined]]:
+                user.replace_input_with(changed, joined)
         now[found.node] = joined
         graph.erase_node(found.node)
     return fx.GraphModule(module, graph, class_name=type(module).__name__)
-
-
-def _read_later_from(joined: fx.Node, changed: fx.Node, graph: fx.Graph) -> None:
-    place = {node: at for at, node in enumerate(graph.nodes)}
-    for user in list(changed.users):
-        if place[user] > place[joined]:
-            user.replace_input_with(changed, joined)
 
 
 def _units(module: nn.Module, way: list[fx.Node]) -> tuple[int, int] | None:
@@ -238,20 +220,19 @@ def _units(module: nn.Module, way: list[fx.Node]) -> tuple[int, int] | None:
     for node in reversed(way):
         if node.op == "call_module":
             parts = list(module.get_submodule(str(node.target)).modules())
-            known += [units for part in reversed(parts) if (units := _units_of(part)) is not None]
+            known += [units for part in reversed(parts) for units in _units_of(part)]
             convolves |= any(hasattr(part, "out_channels") for part in parts)
-        elif not known and (node.target if node.op == "call_method" else getattr(node.target, "__name__", "")) in MOVES:
+        name = getattr(node.target, "__name__", node.target)
+        if node.op in ("call_function", "call_method") and not known and name in MOVES:
             return None
     return None if not known or (known[0][1] == -1 and convolves) else known[0]
 
 
-def _units_of(layer: nn.Module) -> tuple[int, int] | None:
+def _units_of(layer: nn.Module) -> list[tuple[int, int]]:
     if isinstance(layer, nn.LayerNorm):
-        return layer.normalized_shape[-1], -1
-    for name, axis in (("out_features", -1), ("out_channels", 1), ("num_features", 1), ("num_channels", 1)):
-        if isinstance(units := getattr(layer, name, None), int):
-            return units, axis
-    return None
+        return [(layer.normalized_shape[-1], -1)]
+    axes = {"out_features": -1, "out_channels": 1, "num_features": 1, "num_channels": 1}
+    return [(getattr(layer, name), axis) for name, axis in axes.items() if isinstance(getattr(layer, name, None), int)]
 
 
 def _place_gates(model: nn.Module, alpha: str, order: str) -> None:
@@ -262,11 +243,3 @@ def _place_gates(model: nn.Module, alpha: str, order: str) -> None:
         rank = {"together": 0, "one by one": place, "last first": len(rulers) - 1 - place}[order]
         gate = ruler.gate(alpha, rank)
         replace_module(model, ruler, gate if like is None else gate.to(like.device, like.dtype))
-
-
-def _expect_same(before: Any, after: Any) -> None:
-    if isinstance(before, Tensor) and (difference := largest_difference(before, after)):
-        raise AliveError(
-            f"the gated copy differs from the model by {difference:.3g} on the example",
-            "Its forward does something that torch.fx does not see; declare its blocks, or build it from VANBlocks",
-        )

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import zipfile
 from math import prod
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...errors import AliveError
 from ...gate import Allowance
 
-AGAIN = "Export it again: torch.export.save(torch.export.export(model, (x,)), 'model.pt2')"
 GRAPH = re.compile(r"[^/]+/models/(\w+)\.json", re.ASCII)
 TABLE = re.compile(r"[^/]+/data/(?:weights|constants)/(\w+)_(?:weights|constants)_config\.json", re.ASCII)
 # The numbers by which torch 2.9 and newer write what a tensor holds.
@@ -41,23 +38,8 @@ class Damaged(Exception):
     """Something in the file is not what torch writes."""
 
 
-def opened(file: Path) -> Archive:
+def read(archive: zipfile.ZipFile, allowance: Allowance) -> Archive:
     """Read a file; entries that are written twice, packed, or pickled are refused."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return _read(archive, Allowance(file))
-    except OSError as error:
-        raise AliveError(f"cannot read {file}: {error.strerror or error}", "Correct the path") from None
-    except Damaged as error:
-        raise AliveError(f"{file} {error}", AGAIN) from None
-    except AliveError:
-        raise
-    except Exception as error:  # a damaged file fails in as many ways as it has parts
-        said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise AliveError(f"{file} is no program of torch.export, or is damaged: {said}", AGAIN) from None
-
-
-def _read(archive: zipfile.ZipFile, allowance: Allowance) -> Archive:
     entries = allowance.entries(archive)
     names = [entry.filename for entry in entries]
     packed = next((entry.filename for entry in entries if entry.compress_type != zipfile.ZIP_STORED), None)

@@ -10,6 +10,7 @@ import json
 import keyword
 import operator
 import re
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from os import PathLike
@@ -20,11 +21,13 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from ...errors import AliveError
+from ...errors import AliveError, reason
+from ...gate import Allowance
 from ...torch_private import schema_of
-from .archive import AGAIN, DTYPES, STRIDED, Archive, Damaged, opened
+from .archive import DTYPES, STRIDED, Archive, Damaged, read
 
 BATCH_SIZE = "alive batch size"
+AGAIN = "Export it again: torch.export.save(torch.export.export(model, (x,)), 'model.pt2')"
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 PATH = re.compile(r"\w+(\.\w+)*", re.ASCII)  # of a parameter: features.0.weight
 OPERATOR = re.compile(r"torch\.ops\.(aten|quantized_decomposed)\.(\w+)\.(\w+)", re.ASCII)
@@ -85,16 +88,17 @@ def from_exported(path: str | PathLike[str]) -> nn.Module:
     True
     """
     file = Path(path)
-    archive = opened(file)
     try:
-        return _program(archive)
+        with zipfile.ZipFile(file) as archive:
+            return _program(read(archive, Allowance(file)))
+    except OSError as error:
+        raise AliveError(f"cannot read {file}: {error.strerror or error}", "Correct the path") from None
     except Damaged as error:
         raise AliveError(f"{file} {error}", AGAIN) from None
     except AliveError:
         raise
-    except Exception as error:  # a graph can be wrong in as many ways as it has parts
-        said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise AliveError(f"{file} holds a graph that is not as torch writes it: {said}", AGAIN) from None
+    except Exception as error:  # a file can be wrong in as many ways as it has parts
+        raise AliveError(f"{file} is no program of torch.export, or is damaged: {reason(error)[:200]}", AGAIN) from None
 
 
 def _program(archive: Archive) -> fx.GraphModule:
@@ -186,7 +190,10 @@ def _enter(reader: _Reader, tensors: Mapping[str, Tensor], spec: Mapping[str, An
         reader.values[_name_of(spec)] = next(inputs.leaves)
         return
     path = what[f"{kind}_name"]
-    reader.values[what["arg"]["name"]] = reader.attribute(path, _held(tensors[path], is_parameter=kind == "parameter"))
+    value = tensors[path]
+    if kind == "parameter":
+        value = nn.Parameter(value, requires_grad=value.is_floating_point() or value.is_complex())
+    reader.values[what["arg"]["name"]] = reader.attribute(path, value)
 
 
 def _name_of(spec: Mapping[str, Any]) -> str:
@@ -195,10 +202,6 @@ def _name_of(spec: Mapping[str, Any]) -> str:
         return str(spec["constant_input"]["name"])
     (value,) = spec["user_input"]["arg"].values()
     return str(value.get("name", value.get("as_name")) if isinstance(value, dict) else value)
-
-
-def _held(t: Tensor, *, is_parameter: bool) -> Tensor:
-    return nn.Parameter(t, requires_grad=t.is_floating_point() or t.is_complex()) if is_parameter else t
 
 
 def _results(reader: _Reader, spec: Mapping[str, Any]) -> Iterator[Any]:
@@ -258,7 +261,8 @@ class _Reader:
                 self.values[names] = made
                 return
         else:
-            names = [name for output in outputs for name in _listed(_names(output))]
+            found = [_names(output) for output in outputs]
+            names = [name for each in found for name in ([each] if isinstance(each, str) else each)]
             if len(names) == 1 and node.get("is_hop_single_tensor_return"):
                 self.values[names[0]] = made
                 return
@@ -312,7 +316,10 @@ def _plain(kind: str, value: Any) -> Any:
     """Numbers, text, and kinds of tensors."""
     match kind:
         case "as_int" | "as_bool" | "as_string":
-            return _expected(value, {"as_int": int, "as_bool": bool, "as_string": str}[kind])
+            belongs = {"as_int": int, "as_bool": bool, "as_string": str}[kind]
+            if type(value) is not belongs:
+                raise Damaged(f"has {value!r:.80} where a {belongs.__name__} belongs")
+            return value
         case "as_float":
             return float(value)  # infinity and NaN are written as text
         case "as_ints" | "as_bools" | "as_strings" | "as_floats" | "as_int_lists" | "as_float_lists":
@@ -330,12 +337,6 @@ def _plain(kind: str, value: Any) -> Any:
     raise Damaged(f"has an argument of a kind that is not read here: {kind!r:.80}")
 
 
-def _expected(value: Any, kind: type) -> Any:
-    if type(value) is not kind:
-        raise Damaged(f"has {value!r:.80} where a {kind.__name__} belongs")
-    return value
-
-
 def _names(output: Mapping[str, Any]) -> Any:
     """The name of a result, or the names in a list of results."""
     (kind, value), *_ = output.items()
@@ -351,10 +352,6 @@ def _names(output: Mapping[str, Any]) -> Any:
         case "as_none":
             return ""
     raise Damaged(f"has a result of a kind that is not read here: {kind!r:.80}")
-
-
-def _listed(names: Any) -> list[str]:
-    return [names] if isinstance(names, str) else names
 
 
 def _function(target: str) -> Callable[..., Any]:

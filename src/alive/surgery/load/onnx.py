@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import AliveError
+from ...errors import AliveError, reason
 from ...gate import Allowance
 from ..export import optional
 from .bounded import Bounded
@@ -47,7 +47,7 @@ def from_onnx(path: str | PathLike[str]) -> OnnxNetwork:
     except FileNotFoundError:
         raise AliveError(f"there is no file {file}", "Correct the path") from None
     except Exception as error:  # a damaged file fails in as many ways as it has parts
-        said = " ".join(str(error).split()).split(". ")[0].rstrip(".") or type(error).__name__
+        said = reason(error).split(". ")[0]
         raise AliveError(f"{file} is no ONNX model, or is damaged: {said}", "Export it again") from None
 
 
@@ -67,7 +67,11 @@ class OnnxNetwork(nn.Module):
             self._keep(each.name, torch.from_numpy(onnx.numpy_helper.to_array(each).copy()), number)
         known = {each.name for each in graph.initializer}
         ops = [_op(onnx, node, version) for node in graph.node]
-        _expect_known(file, ops)
+        if strange := sorted({op.kind for op in ops} - OPERATIONS.keys()):
+            raise AliveError(
+                f"{file} has operations that alive cannot follow: {', '.join(strange)}",
+                "Take the census of the model of torch that it was exported from",
+            )
         for number, op in enumerate(ops, len(known)):  # a weight may stand in a node of its own
             if op.kind == "Constant":
                 self._keep(op.outputs[0], OPERATIONS["Constant"](op), number)
@@ -81,8 +85,7 @@ class OnnxNetwork(nn.Module):
         self._asked = asked
 
         def forward(*args: Any, **named: Any) -> Any:
-            given = asked.bind(*args, **named)
-            return self._run(given.arguments.values())
+            return self._run(asked.bind(*args, **named).arguments.values())
 
         forward.__signature__ = asked  # type: ignore[attr-defined]
         self.forward = forward
@@ -147,7 +150,7 @@ class OnnxNetwork(nn.Module):
         except AliveError:
             raise
         except Exception as error:
-            said = " ".join(str(error).split())[:200] or type(error).__name__
+            said = reason(error)[:200]
             raise AliveError(f"{self._file} cannot be run on these data: {said}", self._fitting()) from None
 
     def _fitting(self) -> str:
@@ -171,11 +174,3 @@ def _op(onnx: ModuleType, node: Any, version: int) -> Op:
             attributes[name] = torch.from_numpy(onnx.numpy_helper.to_array(value).copy())
     kind = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
     return Op(kind, tuple(node.input), tuple(node.output), attributes, version)
-
-
-def _expect_known(file: Path, ops: Sequence[Op]) -> None:
-    if strange := sorted({op.kind for op in ops} - OPERATIONS.keys()):
-        raise AliveError(
-            f"{file} has operations that alive cannot follow: {', '.join(strange)}",
-            "Take the census of the model of torch that it was exported from",
-        )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial, reduce
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -96,15 +98,6 @@ def _norm(op: Op, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Ten
     return F.batch_norm(x, mean, var, scale, bias, False, 0.0, op.get("epsilon", 1e-5))
 
 
-def _layer_norm(op: Op, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
-    axis = op.get("axis", -1) % x.ndim
-    return F.layer_norm(x, x.shape[axis:], scale, bias, op.get("epsilon", 1e-5))
-
-
-def _gelu(op: Op, x: Tensor) -> Tensor:
-    return F.gelu(x, approximate=op.get("approximate", "none"))
-
-
 def _clip(op: Op, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
     ends = [op.get(name) if end is None else end.item() for name, end in (("min", low), ("max", high))]
     return torch.clamp(x, *ends) if any(end is not None for end in ends) else x
@@ -145,10 +138,7 @@ def _flatten(op: Op, x: Tensor) -> Tensor:
     axis = axis + x.ndim if axis < 0 else axis
     if axis == 1:
         return x.flatten(1) if x.ndim > 1 else x[:, None]
-    size = 1
-    for n in x.shape[:axis]:
-        size *= n
-    return x.reshape(size, -1)
+    return x.reshape(prod(x.shape[:axis]), -1)
 
 
 def _slice(op: Op, x: Tensor, *ends: Tensor | None) -> Tensor:
@@ -234,72 +224,51 @@ def _cast(op: Op, x: Tensor) -> Tensor:
     return x.to(TYPES[op.attributes["to"]])
 
 
-def _filled(op: Op, shape: Tensor) -> Tensor:
-    value: Tensor = op.get("value", torch.zeros(1))
-    return value.reshape(()).expand([int(n) for n in shape.tolist()]).clone()
-
-
-def _shape(op: Op, x: Tensor) -> Tensor:
-    return torch.tensor(list(x.shape)[op.get("start", 0) : op.get("end")], dtype=torch.int64)
-
-
-def _div(op: Op, a: Tensor, b: Tensor) -> Tensor:
-    return a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
-
-
-def _several(call: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    def joined(op: Op, first: Tensor, *others: Tensor) -> Tensor:
-        for other in others:
-            first = call(first, other)
-        return first
-
-    return joined
-
-
-def _plain(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return lambda op, *given: call(*given)
-
-
-def _expand(op: Op, x: Tensor, shape: Tensor) -> Tensor:
-    return x.expand(torch.broadcast_shapes(x.shape, tuple(int(n) for n in shape.tolist())))
-
-
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    "Gemm": _gemm, "MatMul": _plain(torch.matmul), "Conv": _conv, "MaxPool": _pool, "AveragePool": _pool,
-    "GlobalAveragePool": lambda op, x: x.mean(tuple(range(2, x.ndim)), keepdim=True),
-    "GlobalMaxPool": lambda op, x: x.amax(tuple(range(2, x.ndim)), keepdim=True),
-    "BatchNormalization": _norm, "LayerNormalization": _layer_norm,
-    "InstanceNormalization": lambda op, x, scale, bias: F.instance_norm(
-        x, weight=scale, bias=bias, eps=op.get("epsilon", 1e-5)),
-    "Relu": _plain(F.relu), "LeakyRelu": lambda op, x: F.leaky_relu(x, op.get("alpha", 0.01)), "PRelu": _prelu,
-    "Elu": lambda op, x: F.elu(x, op.get("alpha", 1.0)), "Celu": lambda op, x: F.celu(x, op.get("alpha", 1.0)),
-    "Gelu": _gelu, "Clip": _clip, "Softplus": _plain(F.softplus), "HardSwish": _plain(F.hardswish),
-    "Mish": _plain(F.mish), "ThresholdedRelu": lambda op, x: F.threshold(x, op.get("alpha", 1.0), 0.0),
-    "Sigmoid": _plain(torch.sigmoid), "Tanh": _plain(torch.tanh), "Erf": _plain(torch.erf),
-    "Softmax": _softmax, "LogSoftmax": _softmax,
-    "Add": _plain(torch.add), "Sub": _plain(torch.sub), "Mul": _plain(torch.mul), "Div": _div,
-    "Pow": lambda op, a, b: torch.pow(a, b).to(a.dtype), "Sqrt": _plain(torch.sqrt), "Exp": _plain(torch.exp),
-    "Log": _plain(torch.log), "Abs": _plain(torch.abs), "Neg": _plain(torch.neg), "Floor": _plain(torch.floor),
-    "Ceil": _plain(torch.ceil), "Reciprocal": _plain(torch.reciprocal), "Sin": _plain(torch.sin),
-    "Cos": _plain(torch.cos), "Max": _several(torch.maximum), "Min": _several(torch.minimum),
-    "Sum": _several(torch.add), "Where": _plain(torch.where), "Equal": _plain(torch.eq),
-    "Greater": _plain(torch.gt), "GreaterOrEqual": _plain(torch.ge), "Less": _plain(torch.lt),
-    "LessOrEqual": _plain(torch.le), "Not": _plain(torch.logical_not), "And": _plain(torch.logical_and),
-    "Or": _plain(torch.logical_or), "Cast": _cast, "Identity": lambda op, x: x, "Dropout": lambda op, x, *_: x,
-    "Reshape": _reshape, "Flatten": _flatten, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Slice": _slice,
-    "Transpose": lambda op, x: x.permute(op.get("perm") or list(range(x.ndim))[::-1]),
-    "Concat": lambda op, *parts: torch.cat(parts, op.attributes["axis"]), "Split": _split, "Gather": _gather,
-    "Expand": _expand, "Shape": _shape, "Constant": _constant, "ConstantOfShape": _filled, "Pad": _pad,
-    "Range": lambda op, start, stop, step: torch.arange(start.item(), stop.item(), step.item()),
-    "ReduceMean": _reduced(torch.mean), "ReduceSum": _reduced(torch.sum), "ReduceMax": _reduced(torch.amax),
-    "ReduceMin": _reduced(torch.amin),
-    "ReduceL2": _reduced(lambda x, dim, keepdim: x.square().sum(dim, keepdim).sqrt()),
-    "Selu": lambda op, x: _selu(op, x),
-}  # fmt: skip
-SELU = (1.67326319217681884765625, 1.05070102214813232421875)  # the standard's own constants
+SELU = {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}  # the standard's own constants
 
 
 def _selu(op: Op, x: Tensor) -> Tensor:
-    if abs(op.get("alpha", SELU[0]) - SELU[0]) > 1e-6 or abs(op.get("gamma", SELU[1]) - SELU[1]) > 1e-6:
+    if any(abs(op.get(name, own) - own) > 1e-6 for name, own in SELU.items()):
         raise _refused(op, "constants of its own")
     return F.selu(x)
+
+
+PLAIN: dict[str, Callable[..., Any]] = {  # of tensors alone
+    "MatMul": torch.matmul, "Relu": F.relu, "Softplus": F.softplus, "HardSwish": F.hardswish, "Mish": F.mish,
+    "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Erf": torch.erf, "Add": torch.add, "Sub": torch.sub,
+    "Mul": torch.mul, "Sqrt": torch.sqrt, "Exp": torch.exp, "Log": torch.log, "Abs": torch.abs, "Neg": torch.neg,
+    "Floor": torch.floor, "Ceil": torch.ceil, "Reciprocal": torch.reciprocal, "Sin": torch.sin, "Cos": torch.cos,
+    "Where": torch.where, "Equal": torch.eq, "Greater": torch.gt, "GreaterOrEqual": torch.ge, "Less": torch.lt,
+    "LessOrEqual": torch.le, "Not": torch.logical_not, "And": torch.logical_and, "Or": torch.logical_or,
+    "Identity": lambda x: x, "Dropout": lambda x, *_: x,
+    "Pow": lambda a, b: torch.pow(a, b).to(a.dtype),
+    "Div": lambda a, b: torch.div(a, b, rounding_mode=None if a.is_floating_point() else "trunc"),
+    "Max": lambda *given: reduce(torch.maximum, given), "Min": lambda *given: reduce(torch.minimum, given),
+    "Sum": lambda *given: reduce(torch.add, given),
+    "GlobalAveragePool": lambda x: x.mean(tuple(range(2, x.ndim)), keepdim=True),
+    "GlobalMaxPool": lambda x: x.amax(tuple(range(2, x.ndim)), keepdim=True),
+    "Expand": lambda x, shape: x.expand(torch.broadcast_shapes(x.shape, tuple(shape.tolist()))),
+    "Range": lambda start, stop, step: torch.arange(start.item(), stop.item(), step.item()),
+}  # fmt: skip
+OPERATIONS: dict[str, Callable[..., Any]] = {  # of the node as well
+    **{kind: partial(lambda call, op, *given: call(*given), call) for kind, call in PLAIN.items()},
+    "Gemm": _gemm, "Conv": _conv, "MaxPool": _pool, "AveragePool": _pool, "BatchNormalization": _norm,
+    "LayerNormalization": lambda op, x, scale, bias=None: F.layer_norm(
+        x, x.shape[op.get("axis", -1) % x.ndim :], scale, bias, op.get("epsilon", 1e-5)),
+    "InstanceNormalization": lambda op, x, scale, bias: F.instance_norm(
+        x, weight=scale, bias=bias, eps=op.get("epsilon", 1e-5)),
+    "LeakyRelu": lambda op, x: F.leaky_relu(x, op.get("alpha", 0.01)), "PRelu": _prelu, "Selu": _selu,
+    "Elu": lambda op, x: F.elu(x, op.get("alpha", 1.0)), "Celu": lambda op, x: F.celu(x, op.get("alpha", 1.0)),
+    "Gelu": lambda op, x: F.gelu(x, approximate=op.get("approximate", "none")), "Clip": _clip,
+    "ThresholdedRelu": lambda op, x: F.threshold(x, op.get("alpha", 1.0), 0.0),
+    "Softmax": _softmax, "LogSoftmax": _softmax, "Cast": _cast,
+    "Reshape": _reshape, "Flatten": _flatten, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Slice": _slice,
+    "Transpose": lambda op, x: x.permute(op.get("perm") or list(range(x.ndim))[::-1]),
+    "Concat": lambda op, *parts: torch.cat(parts, op.attributes["axis"]), "Split": _split, "Gather": _gather,
+    "Constant": _constant, "Pad": _pad,
+    "Shape": lambda op, x: torch.tensor(list(x.shape)[op.get("start", 0) : op.get("end")], dtype=torch.int64),
+    "ConstantOfShape": lambda op, shape: op.get("value", torch.zeros(1)).reshape(()).expand(shape.tolist()).clone(),
+    "ReduceMean": _reduced(torch.mean), "ReduceSum": _reduced(torch.sum), "ReduceMax": _reduced(torch.amax),
+    "ReduceMin": _reduced(torch.amin),
+    "ReduceL2": _reduced(lambda x, dim, keepdim: x.square().sum(dim, keepdim).sqrt()),
+}  # fmt: skip
