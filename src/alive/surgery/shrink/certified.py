@@ -1,4 +1,4 @@
-"""What every channel can do over a box: proved by intervals, substitution, linear and integer programming."""
+"""What every channel can do over a box: proved by intervals, substitution, branch and bound."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ from .bounds import OUTWARD, Form, Range, Variables, through, weighted
 from .boxes import Box
 from .branches import side
 from .observed import Ends
-from .programs import Program, program
 from .record import Proofs
 
 MOST = 20_000_000  # numbers in the factors of one value; where there would be more, intervals are all there is
 RISING = ("sigmoid", "tanh", "elu", "celu", "selu", "softplus", "hardsigmoid", "exp")
 DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout")  # in eval mode nothing happens there
-METHODS = ("intervals", "substitution", "branches", "programs", "integers", "bent", "undecided")
+METHODS = ("intervals", "substitution", "branches", "bent", "undecided")
 
 
 @dataclass(slots=True, eq=False)
@@ -240,78 +239,43 @@ class Prover:
     def _judged(self, node: fx.Node, x: Value, pieces: Pieces, layout: Layout, ranges: tuple[Range, Range]) -> Range:
         """The range once all is proved that can be; counts how each unit was judged."""
         plain, found = ranges
-        assert isinstance(node.args[0], fx.Node)
-        source = node.args[0]
+        source: Any = node.args[0]
         sure = [pieces.within(layout.extremes(r.lo)[0], layout.extremes(r.hi)[1]) >= 0 for r in (plain, found)]
         seen = self.seen.get(source.name)
         maybe = torch.full((layout.channels,), -1) if seen is None else pieces.within(*seen)
         self.counts["intervals"] += int(sure[0].sum())
         self.counts["substitution"] += int((sure[1] & ~sure[0]).sum())
-        open_ = (~sure[1] & (maybe >= 0)).nonzero()[:, 0]
         self.counts["bent"] += int((~sure[1] & (maybe < 0)).sum())
-        open_spaces = [space for space in self.reading.spaces_of(source) if not space.fixed]
-        solver = None
-        if x.form is not None and open_spaces and monotonic() < self.deadline and len(open_):
-            solver = program(self.variables)
-        until = monotonic() + (self.deadline - monotonic()) / self._ahead(node)
-        for done, channel in enumerate(open_.tolist()):
-            how = None
-            if solver is not None and x.form is not None:
-                seconds = (until - monotonic()) / (len(open_) - done)
-                how = self._solve(solver, x.form, found, pieces, layout, (channel, int(maybe[channel])), seconds)
-            self.counts[how or "undecided"] += 1
+        open_ = (~sure[1] & (maybe >= 0)).nonzero()[:, 0].tolist()
+        may_go = any(not space.fixed for space in self.reading.spaces_of(source))
+        ahead = [n for n in self.reading.nodes if name_of(n) in BENT]
+        until = monotonic() + (self.deadline - monotonic()) / (len(ahead) - ahead.index(node))  # each has its share
+        for done, channel in enumerate(open_):
+            how = "undecided"
+            if x.form is not None and may_go and monotonic() < self.deadline:
+                share = monotonic() + (until - monotonic()) / (len(open_) - done)
+                how = self._split(x.form, found, pieces, layout, channel, int(maybe[channel]), share)
+            self.counts[how] += 1
         return found
 
-    def _ahead(self, node: fx.Node) -> int:
-        """How many activations are left to judge, this one too: each gets its share of the time."""
-        bent = [n for n in self.reading.nodes if name_of(n) in BENT]
-        return len(bent) - bent.index(node)
-
-    def _solve(
-        self,
-        solver: Program,
-        form: Form,
-        found: Range,
-        pieces: Pieces,
-        layout: Layout,
-        unit: tuple[int, int],
-        seconds: float,
-    ) -> str | None:
-        """Prove that a channel stays in a piece, at all its positions; moves the range in place where it does."""
-        channel, piece = unit
+    def _split(
+        self, form: Form, found: Range, pieces: Pieces, layout: Layout, channel: int, piece: int, until: float
+    ) -> str:
+        """Prove by branches that a channel stays in a piece at all its positions; then its range is that piece."""
         ends = (-torch.inf, *pieces.knots, torch.inf)
-        numbers = torch.arange(found.lo.numel()).reshape(found.lo.shape)
-        own = numbers.reshape(*numbers.shape[: layout.axis], layout.channels, -1).movedim(layout.axis, 0)[channel]
-        how, until = "branches", monotonic() + seconds
         factors, constant = form.widened(len(self.variables)).flatten(1), form.constant.flatten()
         lo, hi = found.lo.flatten().clone(), found.hi.flatten().clone()
-        for place in own.flatten().tolist():
-            for sign, end in ((1.0, ends[piece + 1]), (-1.0, ends[piece])):
-                here = float(hi[place] if sign > 0 else -lo[place])
-                if here <= sign * end:
-                    continue
-                column = sign * factors[:, place]
-                half = (monotonic() + until) / 2  # of the time is for programs
-                proved = side(self.variables, column[:, None], sign * constant[place, None], sign * end, half)
-                if proved == "above":
-                    return "bent"
-                if proved == "below":
-                    (hi if sign > 0 else lo)[place] = end
-                    continue
-                how = "programs" if how == "branches" else how
-                row, base = column.numpy(), sign * float(constant[place])
-                by_hand = (solver.above, "programs"), (solver.above_by_integers, "integers")
-                for bound, name in by_hand:
-                    here = min(here, base + bound(row, until - monotonic())) if monotonic() < until else here
-                    how = "integers" if name == "integers" and here > sign * end else how
-                    if here <= sign * end:
-                        how = "integers" if name == "integers" else how
-                        break
-                if here > sign * end:
-                    return None
-                (hi if sign > 0 else lo)[place] = sign * here
+        numbers = torch.arange(len(lo)).reshape(*found.lo.shape[: layout.axis], layout.channels, -1)
+        for place in numbers.movedim(layout.axis, 0)[channel].flatten().tolist():
+            for sign, end, bound in ((1.0, ends[piece + 1], hi), (-1.0, ends[piece], lo)):
+                if sign * float(bound[place]) > sign * end:
+                    column, base = sign * factors[:, place, None], sign * constant[place, None]
+                    proved = side(self.variables, column, base, sign * end, until)
+                    if proved != "below":
+                        return "bent" if proved == "above" else "undecided"
+                    bound[place] = end
         found.lo, found.hi = lo.reshape(found.lo.shape), hi.reshape(found.hi.shape)
-        return how
+        return "branches"
 
     def _bent(self, pieces: Pieces, layout: Layout | None, z: Range, form: Form | None) -> Value:
         """What an activation makes of a value."""

@@ -189,7 +189,9 @@ def _mix(reading: Reading, space: Space, found: Linear, seen: Factors, ends: End
     weights, biases = weight_of(layer), bias_of(layer)
     inputs = weights.flatten(1).shape[1]
     least, most = _reach(found, seen)
-    lifts = _lifts(found, least, most) if found.bent is not None else torch.zeros(rank).double()
+    lifts = torch.zeros(rank).double()
+    if found.pieces is not None and found.pieces.open_end is not None:  # so far up that they never fall below it
+        lifts = found.pieces.open_end - least + MARGIN * (most - least)
     base = lifts if found.movable else torch.zeros(rank).double()
     _set_ends(reading, space, ends, space.kept[new], (least + base, most + base), journal)
     weights[new] = seen.inner[:, :inputs].reshape(rank, *weights.shape[1:])
@@ -223,13 +225,6 @@ def _reach(found: Linear, seen: Factors) -> tuple[Tensor, Tensor]:
     return least.nan_to_num(nan=-torch.inf), most.nan_to_num(nan=torch.inf)
 
 
-def _lifts(found: Linear, least: Tensor, most: Tensor) -> Tensor:
-    """How far up each new unit must be shifted so that it never falls below the last knot."""
-    assert found.pieces is not None
-    assert found.pieces.open_end is not None
-    return found.pieces.open_end - least + MARGIN * (most - least)
-
-
 def _set_ends(
     reading: Reading, space: Space, ends: Ends, units: Tensor, reach: tuple[Tensor, Tensor], journal: Journal
 ) -> None:
@@ -253,7 +248,9 @@ def fuse_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) ->
     if found is None or len(found.places) < len(space.kept) or len(space.readers) != 1:
         return []
     first, second = space.producers[0], space.readers[0].layer
-    if _reshaped(reading, space):
+    shape = first.node.meta["val"].shape
+    steps = steps_back(reading, space.readers[0], first)
+    if any(kind not in ("same", "bent") or node.meta["val"].shape != shape for node, kind in steps):
         return f"{first.path} is wholly linear, but what it says is reshaped before {second.path} reads it"
     activation = None if found.bent is None else reading.module_of(found.bent)
     if found.bent is not None and activation is None:
@@ -272,12 +269,6 @@ def fuse_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) ->
     ]
     _put(reading, space, activation, deepcopy(geometry.module), (weight, bias), journal)
     return gone
-
-
-def _reshaped(reading: Reading, space: Space) -> bool:
-    steps = steps_back(reading, space.readers[0], space.producers[0])
-    shape = space.producers[0].node.meta["val"].shape
-    return any(kind not in ("same", "bent") or node.meta["val"].shape != shape for node, kind in steps)
 
 
 def _product(first: Layer, second: Layer, found: Linear) -> tuple[Tensor, Tensor, Layer] | None:

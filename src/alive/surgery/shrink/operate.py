@@ -49,7 +49,7 @@ def shrink(
                 then *certified*: proved dead or linear for every input of the box. What is not decided stays
     held_out    data on which the difference is measured as well
     example     a batch that tells the shape of the inputs, if there is a box and no data
-    time_limit  seconds for the proofs by linear and integer programming
+    time_limit  seconds for the proofs
 
     The model must be in eval mode if it has batch norms, which are written into the layers before them. It is not
     changed. What cannot be followed is left as it is, and `report.notes` says what and why.

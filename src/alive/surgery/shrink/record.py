@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -43,6 +44,12 @@ class Gone:
     said: str = ""
 
 
+def counted(gone: Iterable[Gone]) -> dict[str, int]:
+    """How many units went for which reason."""
+    found = Counter(unit.why for unit in gone)
+    return {why: found[why] for why in REASONS if found[why]}
+
+
 @dataclass(frozen=True, slots=True)
 class LayerChange:
     """A layer before and after: units, connections (entries of its weight), the units that went, why others stayed."""
@@ -58,8 +65,7 @@ class LayerChange:
     @property
     def reasons(self) -> dict[str, int]:
         """How many units went for which reason."""
-        found = Counter(gone.why for gone in self.gone)
-        return {why: found[why] for why in REASONS if found[why]}
+        return counted(self.gone)
 
     @property
     def in_words(self) -> str:
@@ -91,8 +97,8 @@ class Difference:
 class Proofs:
     """How units were judged for all inputs of a box.
 
-    intervals, substitution, branches, programs, integers   units judged by interval arithmetic, by linear bounds put
-                  into each other backwards, by such bounds of parts of the box, by linear and by integer programming
+    intervals, substitution, branches   units judged by interval arithmetic, by linear bounds put into each other
+                  backwards, and by such bounds of parts of the box
     bent          units that were seen to bend
     undecided     units that no method decided in the time allowed: they stay
     """
@@ -101,8 +107,6 @@ class Proofs:
     intervals: int = 0
     substitution: int = 0
     branches: int = 0
-    programs: int = 0
-    integers: int = 0
     bent: int = 0
     undecided: int = 0
     seconds: float = 0.0
@@ -110,7 +114,7 @@ class Proofs:
     @property
     def decided(self) -> int:
         """Units that were proved to stay in one piece."""
-        return self.intervals + self.substitution + self.branches + self.programs + self.integers
+        return self.intervals + self.substitution + self.branches
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +168,7 @@ class Report:
     @property
     def reasons(self) -> dict[str, int]:
         """How many units went for which reason."""
-        found = Counter(gone.why for gone in self.gone)
-        return {why: found[why] for why in REASONS if found[why]}
+        return counted(self.gone)
 
     @property
     def ground_in_words(self) -> str:
@@ -197,9 +200,8 @@ class Report:
             p = self.proofs
             told.append(
                 f"proved to stay in one piece: {p.decided:,} units ({p.intervals:,} by intervals, {p.substitution:,} "
-                f"by substitution, {p.branches:,} by branch and bound, so without a program, {p.programs:,} by linear, "
-                f"{p.integers:,} by integer programming); seen to bend: "
-                f"{p.bent:,}; undecided in the time allowed, so kept: {p.undecided:,}"
+                f"by substitution, {p.branches:,} by branch and bound); seen to bend: {p.bent:,}; undecided in the "
+                f"time allowed, so kept: {p.undecided:,}"
             )
         return (*told, *(f"left as it was: {note}" for note in self.notes))
 

@@ -23,7 +23,7 @@ def remove_quiet(reading: Reading, space: Space, ends: Ends, journal: Journal) -
     """Remove channels that say the same for all points, once it is in the next bias, and those that nobody reads."""
     if not space.readers:
         return []
-    unread = _unread(space)
+    unread = torch.stack([(columns(reader, len(space.kept)) == 0).all(0) for reader in space.readers]).all(0)
     still, values = _constants(reading, space, ends)
     gone = evened(space, unread | still)
     if not gone.any():
@@ -83,11 +83,6 @@ def units(space: Space, place: int, why: str, said: str = "") -> list[Gone]:
     number = int(space.kept[place])
     made = [*space.producers, *(each for each, _ in space.each if isinstance(each, Layer))]
     return [Gone(layer.path, number, why, said) for layer in made]
-
-
-def _unread(space: Space) -> Tensor:
-    count = len(space.kept)
-    return torch.stack([(columns(reader, count) == 0).all(0) for reader in space.readers]).all(0)
 
 
 def _constants(reading: Reading, space: Space, ends: Ends) -> tuple[Tensor, list[Tensor]]:
