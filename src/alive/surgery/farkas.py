@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from ..diagnosis import Census
-from ..errors import AliveError, expect
+from ..errors import AliveError, expect_one_of
 from ..feed import batches
 from ..functional import Activation
 from ..functional.extremes import canonical
@@ -34,7 +33,7 @@ FARKAS: dict[type[nn.Module], Any] = {
     nn.Conv3d: FarkasConv3d,
 }
 
-GiveUp = Literal["quietest", "last"] | Census
+GiveUp = Literal["quietest", "last"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def to_farkas(
 
     example  one batch as the model takes it; it tells which layer feeds which activation
     give_up  the unit that the extra one replaces: "quietest", whose largest pre-activation over the example is least
-             (a dead one, if there is one); the same by a Census of all the data; or "last"
+             (a dead one, if there is one), or "last"
     layers   only activations whose names match these patterns, as for `alive.census`
     inplace  change the given model, not a copy
 
@@ -109,8 +108,7 @@ def to_farkas(
     """
     rule = RuleOptions(aggregation=aggregation, bias_mode=bias_mode, margin=margin)
     Rule.of(**rule)  # refuses a wrong rule before any layer is touched
-    named = isinstance(give_up, Census) or give_up in ("quietest", "last")
-    expect([(named, f"give_up must be 'quietest', 'last' or a Census, got {give_up!r}")])
+    expect_one_of("give_up", give_up, get_args(GiveUp))
     root = bare(model) if inplace else copied(bare(model))
     converted, kept = [], []
     for path, found in _met(root, example, layers, forward).findings():
@@ -247,7 +245,7 @@ def _refusal(root: nn.Module, pair: Pair, rule: RuleOptions) -> str | None:
 
 @torch.no_grad()
 def _convert(root: nn.Module, path: str, pair: Pair, give_up: GiveUp, rule: RuleOptions) -> Converted:
-    unit = _given_up(pair, give_up)
+    unit = len(pair.top) - 1 if give_up == "last" else int(pair.top.argmin())
     layer, others = pair.layer, torch.tensor([n for n in range(len(pair.top)) if n != unit])
     options: Any = {**rule, "cutoff": pair.activation, "device": layer.weight.device, "dtype": layer.weight.dtype}
     if pair.norm is None:
@@ -263,21 +261,6 @@ def _convert(root: nn.Module, path: str, pair: Pair, give_up: GiveUp, rule: Rule
         _put(root, path, _with(layer, others))
         _put(root, pair.norm, nn.Sequential(_with(norm, others), farkas).train(norm.training))
     return Converted(path, pair.tap, unit, farkas.guarantee(), pair.norm)
-
-
-def _given_up(pair: Pair, give_up: GiveUp) -> int:
-    if give_up == "last":
-        return len(pair.top) - 1
-    top = pair.top
-    if isinstance(give_up, Census):
-        names = [layer.name for layer in give_up.layers]
-        if pair.tap not in names:
-            raise AliveError(
-                f"the census has no layer {pair.tap!r}; it has {', '.join(names[:5])}",
-                "Take the census of this very model, over all its layers",
-            )
-        top = give_up[pair.tap].top
-    return int(top.argmin())
 
 
 def _finished(farkas: Farkas, own: Tensor, layer: Any) -> Farkas:

@@ -25,10 +25,8 @@ from .pieces import Pieces, clipped, leaky
 SUMS = ("linear", "conv1d", "conv2d", "conv3d")
 SAME = ("clone", "alias", "contiguous", "detach", "dropout", "feature_dropout", "_to_copy", "to", "lift_fresh_copy")
 SHAPES = ("view", "_unsafe_view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten")
-ORDERS = ("permute", "transpose")
 BENT = ("relu", "leaky_relu", "prelu", "hardtanh", "relu6", "clamp", "clamp_min", "clamp_max")
 MEANS = ("avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
-TOPS = ("max_pool1d", "max_pool2d", "max_pool3d", "amax")
 OTHERS = (
     *("gelu", "silu", "sigmoid", "tanh", "elu", "celu", "selu", "softplus", "hardswish", "hardsigmoid", "mish"),
     *("neg", "abs", "exp", "pow", "sqrt", "pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"),
@@ -39,10 +37,10 @@ CATS = ("cat", "concat", "concatenate", "hstack")
 NORM = "_native_batch_norm_legit_no_training"
 ASKS = ("_assert_tensor_metadata", "sym_size", "_assert_scalar")
 KINDS = {  # what a step does to each channel by itself
-    **dict.fromkeys((*SAME, *SHAPES, *ORDERS), "same"),
+    **dict.fromkeys((*SAME, *SHAPES, "permute", "transpose"), "same"),
     **dict.fromkeys(BENT, "bent"),
     **dict.fromkeys((*MEANS, "mean"), "mean"),
-    **dict.fromkeys(TOPS, "max"),
+    **dict.fromkeys(("max_pool1d", "max_pool2d", "max_pool3d", "amax"), "max"),
     **dict.fromkeys(OTHERS, "other"),
 }
 STATE = (InputKind.PARAMETER, InputKind.BUFFER)

@@ -107,7 +107,7 @@ def _program(archive: Archive) -> fx.GraphModule:
     graph = fx.Graph()
     reader = _Reader(root, graph)
     calls = next((c["signature"] for c in whole["module_call_graph"] if c["fqn"] == "" and c["signature"]), None)
-    inputs = _Inputs(graph, signature["input_specs"], calls)
+    inputs = _inputs(graph, signature["input_specs"], calls)
     for spec in signature["input_specs"]:
         _enter(reader, archive.tensors, spec, inputs)
     reader.run(whole["graph"])
@@ -126,36 +126,34 @@ def _batch_size(whole: Mapping[str, Any]) -> int | None:
     return next((size["as_int"] if isinstance(size.get("as_int"), int) else None for size in sizes), None)
 
 
-class _Inputs:
-    """The arguments of the program, one placeholder each, and the tensors in them, in the order torch counts them."""
+def _inputs(graph: fx.Graph, specs: list[dict[str, Any]], calls: Mapping[str, Any] | None) -> Iterator[Any]:
+    """One placeholder for each argument of the program; gives the tensors in them, in the order torch counts them."""
+    given = [_name_of(spec) for spec in specs if "user_input" in spec or "constant_input" in spec]
+    if calls is None:
+        return iter([graph.placeholder(_name(name)) for name in given])
+    positional, named = _treespec(calls["in_spec"])["children_spec"]
+    arguments = positional["children_spec"] + named["children_spec"]
+    names = calls.get("forward_arg_names") or []
+    if len(set(names) - {"self"}) < len(names):
+        raise Damaged(f"takes inputs by the names {', '.join(map(str, names))[:80]}, which cannot be told apart")
+    if len(names) != len(arguments):
+        names = given if len(given) == len(arguments) else [f"arg_{n}" for n in range(len(arguments))]
+    placed = [(graph.placeholder(_name(name)), spec) for name, spec in zip(names, arguments, strict=True)]
+    return iter([leaf for node, spec in placed for leaf in _leaves(node, spec)])
 
-    def __init__(self, graph: fx.Graph, specs: list[dict[str, Any]], calls: Mapping[str, Any] | None) -> None:
-        self.graph = graph
-        given = [_name_of(spec) for spec in specs if "user_input" in spec or "constant_input" in spec]
-        if calls is None:
-            self.leaves: Iterator[Any] = iter([graph.placeholder(_name(name)) for name in given])
-            return
-        positional, named = _treespec(calls["in_spec"])["children_spec"]
-        arguments = positional["children_spec"] + named["children_spec"]
-        names = calls.get("forward_arg_names") or []
-        if len(set(names) - {"self"}) < len(names):
-            raise Damaged(f"takes inputs by the names {', '.join(map(str, names))[:80]}, which cannot be told apart")
-        if len(names) != len(arguments):
-            names = given if len(given) == len(arguments) else [f"arg_{n}" for n in range(len(arguments))]
-        placed = [(graph.placeholder(_name(name)), spec) for name, spec in zip(names, arguments, strict=True)]
-        self.leaves = iter([leaf for node, spec in placed for leaf in self._leaves(node, spec)])
 
-    def _leaves(self, node: Any, spec: Mapping[str, Any]) -> Iterator[Any]:
-        if spec["type"] is None:
-            yield node
-            return
-        keys = range(len(spec["children_spec"])) if spec["type"] != "builtins.dict" else json.loads(spec["context"])
-        if spec["type"] not in ("builtins.tuple", "builtins.list", "builtins.dict"):
-            raise Damaged(f"takes a {spec['type']!r:.80} as input, which is not read here")
-        for key, child in zip(keys, spec["children_spec"], strict=True):
-            if not isinstance(key, str | int):
-                raise Damaged(f"takes an input by the key {key!r:.80}")
-            yield from self._leaves(self.graph.call_function(operator.getitem, (node, key)), child)
+def _leaves(node: fx.Node, spec: Mapping[str, Any]) -> Iterator[fx.Node]:
+    """The tensors in one argument."""
+    if spec["type"] is None:
+        yield node
+        return
+    if spec["type"] not in ("builtins.tuple", "builtins.list", "builtins.dict"):
+        raise Damaged(f"takes a {spec['type']!r:.80} as input, which is not read here")
+    keys = range(len(spec["children_spec"])) if spec["type"] != "builtins.dict" else json.loads(spec["context"])
+    for key, child in zip(keys, spec["children_spec"], strict=True):
+        if not isinstance(key, str | int):
+            raise Damaged(f"takes an input by the key {key!r:.80}")
+        yield from _leaves(node.graph.call_function(operator.getitem, (node, key)), child)
 
 
 def _treespec(text: str) -> Any:
@@ -181,13 +179,13 @@ def _nested(spec: Mapping[str, Any], leaves: Iterator[Any]) -> Any:
     return tuple(children)
 
 
-def _enter(reader: _Reader, tensors: Mapping[str, Tensor], spec: Mapping[str, Any], inputs: _Inputs) -> None:
+def _enter(reader: _Reader, tensors: Mapping[str, Tensor], spec: Mapping[str, Any], inputs: Iterator[Any]) -> None:
     """One input of the graph: what the caller gives, a parameter, a buffer or a constant."""
     (kind, what), *more = spec.items()
     if more or kind not in ("user_input", "constant_input", "parameter", "buffer", "tensor_constant"):
         raise Damaged(f"needs a {kind!r:.80}, which is not read here")
     if kind in ("user_input", "constant_input"):
-        reader.values[_name_of(spec)] = next(inputs.leaves)
+        reader.values[_name_of(spec)] = next(inputs)
         return
     path = what[f"{kind}_name"]
     value = tensors[path]

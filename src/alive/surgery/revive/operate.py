@@ -20,7 +20,7 @@ from ...taps.selections import CODE, EXPERT
 from ...world import world_size
 from ..graph.calls import Call, Calls
 from ..graph.channels import OUTPUT, Layer
-from ..models import apart, copied, evaluating, reals
+from ..models import apart, evaluating, reals
 from ..shrink.observed import observe
 from .lookups import looked_up
 from .numbers import Bench, optimisers_of
@@ -145,8 +145,7 @@ class _Operation:
         if self.trial is None:
             return "the census kept no example of the inputs; give data"
         try:
-            with evaluating(twin := copied(self.root)):
-                return Wired(twin, self.trial)
+            return Wired.of(self.root, self.trial)
         except AliveError as error:
             return error.cause
 
@@ -167,10 +166,8 @@ class _Operation:
             wires: Wires | str = declared(given)
         elif isinstance(self.reading, str):
             return self.reading
-        elif (layer := self.reading.layer_at(target.made_by)) is None:
-            return f"{target.made_by or 'what made it'} is no plain layer that is used once; declare its wires"
         else:
-            wires = wires_of(self.reading, layer)
+            wires = wires_of(self.reading, target.made_by)
         if isinstance(wires, str):
             return wires
         if wires.units(self.root) != target.count:

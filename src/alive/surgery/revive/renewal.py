@@ -16,7 +16,6 @@ from ...provenance import Grid
 from ...taps import Call, Taps, bare
 from ...world import world_size
 from ..graph.calls import Calls
-from ..models import copied, evaluating
 from .numbers import Bench, optimisers_of
 from .targets import targets
 from .ways import by_utility, utility
@@ -100,12 +99,10 @@ class ContinualBackprop:
     def _found(self, data: Any) -> dict[str, _Grown]:
         call = Calls(data, self._root).first()
         trial = call.rows(torch.arange(min(call.points, POINTS)))
-        with evaluating(twin := copied(self._root)):
-            reading = Wired(twin, trial)
+        reading = Wired.of(self._root, trial)
         layers = {}
         for target in targets(dormancy(self._root, data), (), None):
-            made = reading.layer_at(target.made_by)
-            wires = "what made it is no plain layer that is used once" if made is None else wires_of(reading, made)
+            wires = wires_of(reading, target.made_by)
             if isinstance(wires, str) or wires.units(self._root) != target.count:
                 self.left[target.label] = wires if isinstance(wires, str) else "only a part of its units is counted"
             else:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from ...errors import AliveError, expect
+from ..graph.calls import Call
 from ..graph.channels import BENT, CATS, OUTPUT, SUMS, Layer, Reader, Reading, Space, name_of
-from ..models import tensor_of
+from ..models import copied, evaluating, tensor_of
 
 PUTS = ("scatter", "scatter_", "scatter_add")
 KEEPS_ZERO = ("same", "mean", "padded", "max")  # kinds of steps that leave zero as it is
@@ -88,6 +89,12 @@ class Wires:
 class Wired(Reading):
     """The graph of a model, in which channels are also followed through a choice of a few: top-k and its scatter."""
 
+    @classmethod
+    def of(cls, model: nn.Module, example: Call) -> Wired:
+        """The graph of a copy that nothing is attached to."""
+        with evaluating(twin := copied(model)):
+            return cls(twin, example)
+
     def _read(self, node: fx.Node) -> None:
         chosen = chosen_from(node)
         if chosen is not None and chosen in self.layouts and self._puts_back(node, chosen):
@@ -140,8 +147,11 @@ def _leads_to_choice(node: fx.Node) -> bool:
     )
 
 
-def wires_of(reading: Wired, layer: Layer) -> Wires | str:
-    """The wires of a layer's units, or why they cannot be told exactly."""
+def wires_of(reading: Wired, path: str) -> Wires | str:
+    """The wires of the units of the layer there, or why they cannot be told exactly."""
+    layer = reading.layer_at(path)
+    if layer is None:
+        return f"{path or 'what made it'} is no plain layer that is used once; declare its wires"
     space = reading.made_by(layer)
     if space.fixed:
         return space.fixed

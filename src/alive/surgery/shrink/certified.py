@@ -5,27 +5,13 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
 
-from ...torch_private import tree_map
-from ..graph.channels import (
-    BENT,
-    CATS,
-    MEANS,
-    NORM,
-    ORDERS,
-    SAME,
-    SHAPES,
-    SUMS,
-    TOPS,
-    Layout,
-    Reading,
-    cat_axis,
-    name_of,
-)
+from ...torch_private import tree_leaves, tree_map
+from ..graph.channels import BENT, CATS, KINDS, NORM, SUMS, TIES, Layout, Reading, cat_axis, name_of
 from ..graph.pieces import Pieces
 from .bounds import OUTWARD, Form, Range, Variables, through, weighted
 from .boxes import Box
@@ -41,10 +27,13 @@ METHODS = ("intervals", "substitution", "branches", "bent", "undecided")
 
 @dataclass(slots=True, eq=False)
 class Value:
-    """What is known of a value over the box: its range, and its form; None where it is not known."""
+    """What is known of a value over the box: its range, and its form; None where that is not known."""
 
-    range: Range | None = None
+    range: Range
     form: Form | None = None
+
+
+UNKNOWN = object()  # a value of which nothing is known
 
 
 def certify_units(reading: Reading, box: Box, seen: Ends, time_limit: float) -> tuple[Ends, Proofs]:
@@ -84,97 +73,80 @@ class Prover:
             elif node.op == "call_function":
                 self.values[node] = self._step(node)
             layout, value = self.reading.layouts.get(node), self.values.get(node)
-            if layout is not None and isinstance(value, Value) and value.range is not None:
+            if layout is not None and isinstance(value, Value):
                 found[node.name] = (layout.extremes(value.range.lo)[0], layout.extremes(value.range.hi)[1])
         return found
 
     def _input(self) -> Value:
         lo, hi = self.box.lo[None], self.box.hi[None]
-        eye = torch.eye(lo.numel(), dtype=torch.float64) if lo.numel() ** 2 <= MOST else None
-        form = None if eye is None else Form(eye.reshape(-1, *lo.shape), torch.zeros_like(lo))
-        return Value(Range(lo, hi), form)
+        if lo.numel() ** 2 > MOST:
+            return Value(Range(lo, hi))
+        eye = torch.eye(lo.numel(), dtype=torch.float64)
+        return Value(Range(lo, hi), Form(eye.reshape(-1, *lo.shape), torch.zeros_like(lo)))
 
     def _step(self, node: fx.Node) -> Any:
-        name = name_of(node)
-        args = [self._known(arg) for arg in node.args]
-        kwargs = {key: self._known(arg) for key, arg in node.kwargs.items()}
-        values = [arg for arg in args if isinstance(arg, Value)]
-        flat = [v for arg in args for v in (arg if isinstance(arg, list | tuple) else [arg]) if isinstance(v, Value)]
-        if not flat and not any(isinstance(v, Value) for v in kwargs.values()):
-            return self._constant(node, args, kwargs)
-        if node.target is operator.getitem:
-            return args[0][args[1]] if isinstance(args[0], tuple) else Value()
+        name, target = name_of(node), cast(Any, node.target)
+        kind = KINDS.get(name)
+        args, kwargs = tree_map(
+            lambda leaf: self.values.get(leaf, leaf) if isinstance(leaf, fx.Node) else leaf,
+            (list(node.args), dict(node.kwargs)),
+        )
+        if node.target is operator.getitem and isinstance(args[0], tuple):
+            return args[0][args[1]]
+        leaves = tree_leaves((args, kwargs))
+        known = [leaf for leaf in leaves if isinstance(leaf, Value)]
+        if not known and not any(leaf is UNKNOWN for leaf in leaves):
+            return self._constant(target, args, kwargs)
         if name in ("softmax", "_softmax"):
             nothing = torch.zeros(node.meta["val"].shape, dtype=torch.float64)
             return self._boxed(Range(nothing, nothing + 1))  # whatever it reads
-        if name in CATS and all(v.range is not None for v in flat):
+        if any(leaf is UNKNOWN for leaf in leaves):
+            return (UNKNOWN,) * 3 if name == NORM else UNKNOWN
+        if name in CATS:
             return self._cat(args[0], cat_axis(node))
-        if any(v.range is None for v in flat) or not values or values[0] is not args[0]:
-            return (Value(), None, None) if name == NORM else Value()
-        x = values[0]
-        if name in BENT and len(values) == 1:
-            return self._bend(node, x)
-        target: Any = node.target
-        if name == NORM:
-            return (self._rising(x, lambda v: target(v, *args[1:], **kwargs)[0], affine=True), None, None)
-        if name == "batch_norm":
-            return self._rising(x, lambda v: target(v, *args[1:], **kwargs), affine=True)
-        if name in DROPOUTS:
-            return x
+        x = known[0]
+        if x is not args[0]:
+            return UNKNOWN
+        if name in ("add", "sub") and len(known) == 2 and not kwargs:
+            other = (known[1].range.lo, known[1].range.hi)[:: 1 if name == "add" else -1]
+            ends = _outward(target(x.range.lo, other[0]), target(x.range.hi, other[1]))
+            return self._formed(Range(*ends), target, known)
+        if len(known) > 1:
+            return UNKNOWN
         if name in SUMS:
             return self._sum(x, target, args, kwargs)
-        if name in (*SAME, *SHAPES, *ORDERS):
-            kept = {key: v for key, v in kwargs.items() if key != "dtype"}
-            return self._even(x, lambda v: target(v, *args[1:], **kept), exact=True)
-        if name in (*MEANS, "mean"):
-            return self._even(x, lambda v: target(v, *args[1:], **kwargs), exact=False)
-        if name in ("add", "sub") and len(values) == 2 and not kwargs:
-            return self._both(x, values[1], target, sign=1 if name == "add" else -1)
-        if name in ("add", "sub", "mul", "div") and len(values) == 1 and not kwargs:
-            return self._rising(x, lambda v: target(v, *args[1:]), affine=True)
-        if name in TOPS:
-            return self._boxed(Range(target(x.range.lo, *args[1:]), target(x.range.hi, *args[1:])))
-        if name in RISING:
-            return self._boxed(self._rising(x, lambda v: target(v, *args[1:], **kwargs), affine=False).range)
-        return Value()
+        if kind == "bent":
+            return self._bend(node, x)
+        if name in DROPOUTS:
+            return x
+        if kind == "same":
+            kwargs = {key: v for key, v in kwargs.items() if key != "dtype"}
 
-    def _known(self, arg: Any) -> Any:
-        return tree_map(lambda leaf: self.values.get(leaf, leaf) if isinstance(leaf, fx.Node) else leaf, arg)
+        def step(v: Tensor) -> Any:
+            return target(v, *args[1:], **kwargs)
 
-    def _constant(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        target: Any = node.target
+        if name == NORM:
+            return (self._rising(x, lambda v: step(v)[0], affine=True), UNKNOWN, UNKNOWN)
+        if name == "batch_norm" or (name in TIES and not kwargs):
+            return self._rising(x, step, affine=True)
+        if kind == "same":  # linear, with factors that are not negative
+            return self._formed(Range(step(x.range.lo), step(x.range.hi)), step, known)
+        if kind == "mean":
+            return self._formed(Range(*_outward(step(x.range.lo), step(x.range.hi))), step, known)
+        if kind == "max":
+            return self._boxed(Range(step(x.range.lo), step(x.range.hi)))
+        return self._boxed(self._rising(x, step, affine=False).range) if name in RISING else UNKNOWN
+
+    def _constant(self, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
             return tree_map(_exact, target(*args, **kwargs))
         except RuntimeError:
-            return Value()  # some step that wants single precision, or nothing that is followed
+            return UNKNOWN  # some step that wants single precision, or nothing that is followed
 
-    def _sum(self, x: Value, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Value:
+    def _sum(self, x: Value, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         weight, bias, more = args[1], args[2] if len(args) > 2 else kwargs.get("bias"), args[3:]
-        if not isinstance(weight, Tensor):
-            return Value()
-        assert x.range is not None
-
-        def step(v: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-            made: Tensor = target(v, w, b, *more)
-            return made
-
-        made = Value(weighted(step, x.range, weight, bias))
-        return self._formed(made, lambda v: step(v, weight, bias), [x])
-
-    def _even(self, x: Value, step: Any, *, exact: bool) -> Value:
-        """A step that is linear with factors that are not negative."""
-        assert x.range is not None
-        lo, hi = step(x.range.lo), step(x.range.hi)
-        if not exact:
-            lo, hi = _outward(lo, hi)
-        return self._formed(Value(Range(lo, hi)), step, [x])
-
-    def _both(self, x: Value, y: Value, target: Any, *, sign: int) -> Value:
-        assert x.range is not None
-        assert y.range is not None
-        other = (y.range.lo, y.range.hi)[::sign]
-        lo, hi = _outward(target(x.range.lo, other[0]), target(x.range.hi, other[1]))
-        return self._formed(Value(Range(lo, hi)), target, [x, y])
+        ends = weighted(lambda v, w, b: target(v, w, b, *more), x.range, weight, bias)
+        return self._formed(ends, lambda v: target(v, weight, bias, *more), [x])
 
     def _cat(self, parts: list[Any], axis: int) -> Value:
         """Values, and constants among them, one behind the other."""
@@ -184,32 +156,25 @@ class Prover:
             left = iter(values)
             return torch.cat([next(left) if isinstance(part, Value) else part for part in parts], axis)
 
-        ranges = [value.range for value in known if value.range is not None]
-        made = Value(Range(step(*(found.lo for found in ranges)), step(*(found.hi for found in ranges))))
-        return self._formed(made, step, known)
+        ends = Range(step(*(value.range.lo for value in known)), step(*(value.range.hi for value in known)))
+        return self._formed(ends, step, known)
 
     def _rising(self, x: Value, step: Any, *, affine: bool) -> Value:
         """A step on every entry by itself that rises or falls all the way."""
-        assert x.range is not None
         ends = torch.stack([step(x.range.lo), step(x.range.hi)])
-        made = Value(Range(*_outward(ends.amin(0), ends.amax(0))))
-        return self._formed(made, step, [x]) if affine else made
+        made = Range(*_outward(ends.amin(0), ends.amax(0)))
+        return self._formed(made, step, [x]) if affine else Value(made)
 
-    def _formed(self, made: Value, step: Any, given: list[Value]) -> Value:
-        """Give a value its form, if all it comes from have one and it does not become too large."""
-        assert made.range is not None
-        if all(value.form is not None for value in given) and len(self.variables) * made.range.lo.numel() <= MOST:
-            made.form = through(step, [value.form for value in given if value.form is not None], len(self.variables))
-            still = (made.form.factors == 0).all(0)
-            made.range = Range(
-                torch.where(still, made.form.constant, made.range.lo),
-                torch.where(still, made.form.constant, made.range.hi),
-            )
-        return made
+    def _formed(self, ends: Range, step: Any, given: list[Value]) -> Value:
+        """A value with its form, if all it comes from have one and it does not become too large."""
+        forms: list[Form | Tensor] = [value.form for value in given if value.form is not None]
+        if len(forms) < len(given) or len(self.variables) * ends.lo.numel() > MOST:
+            return Value(ends)
+        form = through(step, forms, len(self.variables))
+        return Value(_where_still(form, ends), form)
 
-    def _boxed(self, found: Range | None) -> Value:
+    def _boxed(self, found: Range) -> Value:
         """A value of which only the range is known, as new variables."""
-        assert found is not None
         count = found.lo.numel()
         if (len(self.variables) + count) * count > MOST:
             return Value(found)
@@ -221,24 +186,27 @@ class Prover:
     # Activations.
 
     def _bend(self, node: fx.Node, x: Value) -> Value:
-        assert x.range is not None
-        assert isinstance(node.args[0], fx.Node)
-        pieces, layout = self.reading.pieces(node), self.reading.layouts.get(node.args[0])
-        plain = x.range
-        found = plain
+        """What an activation makes of a value, once all is proved of it that can be."""
+        source = cast(fx.Node, node.args[0])
+        pieces, layout = self.reading.pieces(node), self.reading.layouts.get(source)
+        plain = found = x.range
         if x.form is not None:
-            shape = plain.lo.shape
             better = self.variables.range(x.form.widened(len(self.variables)).flatten(1), x.form.constant.flatten())
-            found = plain.meet(Range(better.lo.reshape(shape), better.hi.reshape(shape)))
+            found = plain.meet(Range(better.lo.reshape(plain.lo.shape), better.hi.reshape(plain.lo.shape)))
         if layout is not None:
-            found = self._judged(node, x, pieces, layout, (plain, found))
+            self._judge(node, x, pieces, layout, plain, found)
             x.range = found
-            self.values[node.args[0]] = x
-        return self._bent(pieces, layout, found, x.form)
+        slopes = _laid_out(pieces.slopes, layout, found.lo)
+        tops = [_apply(pieces, slopes, end) for end in (found.lo, found.hi)]
+        for knot in pieces.knots:
+            inside = (found.lo < knot) & (found.hi > knot)
+            tops.append(torch.where(inside, _apply(pieces, slopes, torch.full_like(found.lo, knot)), tops[0]))
+        ends = torch.stack(tops)
+        made = Range(ends.amin(0), ends.amax(0))
+        return Value(made) if x.form is None else self._formed_bent(pieces, slopes, found, x.form, made)
 
-    def _judged(self, node: fx.Node, x: Value, pieces: Pieces, layout: Layout, ranges: tuple[Range, Range]) -> Range:
-        """The range once all is proved that can be; counts how each unit was judged."""
-        plain, found = ranges
+    def _judge(self, node: fx.Node, x: Value, pieces: Pieces, layout: Layout, plain: Range, found: Range) -> None:
+        """Prove what can be, which makes the range found smaller; count how each unit was judged."""
         source: Any = node.args[0]
         sure = [pieces.within(layout.extremes(r.lo)[0], layout.extremes(r.hi)[1]) >= 0 for r in (plain, found)]
         seen = self.seen.get(source.name)
@@ -256,7 +224,6 @@ class Prover:
                 share = monotonic() + (until - monotonic()) / (len(open_) - done)
                 how = self._split(x.form, found, pieces, layout, channel, int(maybe[channel]), share)
             self.counts[how] += 1
-        return found
 
     def _split(
         self, form: Form, found: Range, pieces: Pieces, layout: Layout, channel: int, piece: int, until: float
@@ -276,19 +243,6 @@ class Prover:
                     bound[place] = end
         found.lo, found.hi = lo.reshape(found.lo.shape), hi.reshape(found.hi.shape)
         return "branches"
-
-    def _bent(self, pieces: Pieces, layout: Layout | None, z: Range, form: Form | None) -> Value:
-        """What an activation makes of a value."""
-        slopes = _laid_out(pieces.slopes, layout, z.lo)
-        tops = [_apply(pieces, slopes, end) for end in (z.lo, z.hi)]
-        for knot in pieces.knots:
-            inside = (z.lo < knot) & (z.hi > knot)
-            tops.append(torch.where(inside, _apply(pieces, slopes, torch.full_like(z.lo, knot)), tops[0]))
-        ends = torch.stack(tops)
-        found = Range(ends.amin(0), ends.amax(0))
-        if form is None:
-            return Value(found)
-        return self._formed_bent(pieces, slopes, z, form, found)
 
     def _formed_bent(self, pieces: Pieces, slopes: list[Tensor], z: Range, form: Form, found: Range) -> Value:
         """f(z) = slope z + offset + jumps times max(0, z - knot), with a new variable for each that may bend."""
@@ -312,9 +266,13 @@ class Prover:
                 group = self.variables.add(torch.zeros_like(hi), hi, rows, base[bent] - knot, Range(lo, hi))
                 factors[torch.arange(group.start, group.stop), bent] += jump[bent]
         made = Form(factors.reshape(-1, *shape), constant.reshape(shape))
-        still = (made.factors == 0).all(0)
-        lo, hi = (torch.where(still, made.constant, end) for end in (found.lo, found.hi))
-        return Value(Range(lo, hi), made)
+        return Value(_where_still(made, found), made)
+
+
+def _where_still(form: Form, ends: Range) -> Range:
+    """A range, and the one number that a form without factors has."""
+    still = (form.factors == 0).all(0)
+    return Range(torch.where(still, form.constant, ends.lo), torch.where(still, form.constant, ends.hi))
 
 
 def _exact(number: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from ..graph.channels import Layer, Reader, Reading, Space, steps_back
+from ..graph.channels import Layer, Reading, Space, steps_back
 from ..graph.pieces import Pieces
 from ..models import replace_module
 from ..weights import (
@@ -60,8 +60,7 @@ def merge_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) -
     tolerance = same_scale(reading)
     rows = found.gains if found.movable else torch.cat([found.gains, found.shifts[:, None]], 1)
     basis = independent(rows, tolerance)
-    read = torch.cat([columns(reader, len(space.kept))[:, found.places] for reader in space.readers])
-    seen = _factored(read, rows, tolerance, fewer_than=len(basis)) if _can_mix(found) else None
+    seen = _factored(_read(space, found), rows, tolerance, fewer_than=len(basis)) if _can_mix(found) else None
     if seen is not None:
         return _mix(reading, space, found, seen, ends, journal)
     if len(basis) < len(found.places):
@@ -131,22 +130,35 @@ def independent(rows: Tensor, tolerance: float) -> list[int]:
 
 def _express(space: Space, found: Linear, rows: Tensor, basis: Sequence[int], journal: Journal) -> list[Gone]:
     """Write the other units as combinations of those in the basis; what is left over is a constant."""
-    count, places = len(space.kept), found.places
     kept = torch.tensor(basis)
-    others = torch.tensor([place for place in range(len(places)) if place not in set(basis)])
+    others = torch.tensor([place for place in range(len(found.places)) if place not in set(basis)])
     solved = torch.linalg.lstsq(rows[kept].T, rows[others].T, driver="gelsd").solution.T  # [others, basis]
     rest = found.shifts[others] - solved @ found.shifts[kept] if found.movable else torch.zeros(len(others)).double()
-    gone = []
-    for other in others.tolist():
-        said = f"a combination of {len(basis)} others that are linear too"
-        gone += units(space, int(places[other]), "linear", said)
+    read = _read(space, found)
+    outer, constants = read[:, kept] + read[:, others] @ solved, read[:, others] @ rest
+    said = f"a combination of {len(basis)} others that are linear too"
+    return _reread(space, found.places[kept], found.places[others], outer, constants, said, journal)
+
+
+def _read(space: Space, found: Linear) -> Tensor:
+    """What all readers multiply the linear units by, one below the other."""
+    return torch.cat([columns(reader, len(space.kept))[:, found.places] for reader in space.readers])
+
+
+def _reread(
+    space: Space, new: Tensor, old: Tensor, outer: Tensor, constants: Tensor, said: str, journal: Journal
+) -> list[Gone]:
+    """Let readers multiply the new units by other numbers and add constants, and cut the old units."""
+    count, start = len(space.kept), 0
     for reader in space.readers:
         read = columns(reader, count)
-        add_to_bias(reader.layer, _summed(reader, read[:, places[others]] @ rest), journal)
-        read[:, places[kept]] += read[:, places[others]] @ solved
+        own = slice(start, start := start + len(read))
+        add_to_bias(reader.layer, constants[own].reshape(len(reader.layer.module.weight), -1).sum(1), journal)
+        read[:, new] = outer[own]
         set_columns(reader, read, journal)
+    gone = [each for place in old.tolist() for each in units(space, place, "linear", said)]
     left = torch.ones(count, dtype=torch.bool)
-    left[places[others]] = False
+    left[old] = False
     cut(space, left.nonzero()[:, 0], journal)
     return gone
 
@@ -183,7 +195,7 @@ def _factored(read: Tensor, rows: Tensor, tolerance: float, *, fewer_than: int) 
 
 def _mix(reading: Reading, space: Space, found: Linear, seen: Factors, ends: Ends, journal: Journal) -> list[Gone]:
     """Put new units, mixed of the linear ones, in the place of the first of them."""
-    count, places, rank = len(space.kept), found.places, len(seen.inner)
+    places, rank = found.places, len(seen.inner)
     layer = space.producers[0]
     new, old = places[:rank], places[rank:]
     weights, biases = weight_of(layer), bias_of(layer)
@@ -196,24 +208,12 @@ def _mix(reading: Reading, space: Space, found: Linear, seen: Factors, ends: End
     _set_ends(reading, space, ends, space.kept[new], (least + base, most + base), journal)
     weights[new] = seen.inner[:, :inputs].reshape(rank, *weights.shape[1:])
     biases[new] = seen.inner[:, inputs] if not found.movable else lifts
-    gone = []
-    for place in old.tolist():
-        gone += units(space, place, "linear", f"the next layer reads {rank} mixtures of {len(places)} linear units")
     set_weight(layer, weights, journal)
     add_to_bias(layer, biases - bias_of(layer), journal)
-    start = 0
-    for reader in space.readers:
-        read = columns(reader, count)
-        outer = seen.outer[start : start + len(read)]
-        start += len(read)
-        if found.movable:
-            add_to_bias(reader.layer, _summed(reader, read[:, places] @ found.shifts - outer @ lifts), journal)
-        read[:, new] = outer
-        set_columns(reader, read, journal)
-    left = torch.ones(count, dtype=torch.bool)
-    left[old] = False
-    cut(space, left.nonzero()[:, 0], journal)
-    return gone
+    read = _read(space, found)
+    constants = read @ found.shifts - seen.outer @ lifts if found.movable else torch.zeros(len(read)).double()
+    said = f"the next layer reads {rank} mixtures of {len(places)} linear units"
+    return _reread(space, new, old, seen.outer, constants, said, journal)
 
 
 def _reach(found: Linear, seen: Factors) -> tuple[Tensor, Tensor]:
@@ -235,11 +235,6 @@ def _set_ends(
             lo, hi = lo.clone(), hi.clone()
             lo[units], hi[units] = reach
             ends[node] = lo, hi
-
-
-def _summed(reader: Reader, change: Tensor) -> Tensor:
-    """What constants in the rows of `columns` add to each output."""
-    return change.reshape(len(reader.layer.module.weight), -1).sum(1)
 
 
 def fuse_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) -> list[Gone] | str:
