@@ -267,17 +267,14 @@ def _finished(farkas: Farkas, own: Tensor, layer: Any) -> Farkas:
     """With the given-up unit's own bias, a mixture that starts as the sum, and the modes of the layer it replaces."""
     if farkas.theta is not None:
         nn.init.zeros_(farkas.theta)
-    farkas.bias[-1] = _softplus_bias(farkas, own) if farkas.rule.bias_mode == "softplus" else own
+    if farkas.rule.bias_mode == "softplus":  # the β whose softplus lifts the least bias allowed to the old one,
+        farkas.bias[-1] = -torch.inf  # no lower than softplus can still follow
+        above = (own - effective_bias(farkas.bias, farkas.mu, farkas.rule)[0]).clamp(min=1e-3)
+        own = above + torch.log(-torch.expm1(-above))
+    farkas.bias[-1] = own
     for parameter in farkas.parameters():
         parameter.requires_grad_(layer.weight.requires_grad)
     return farkas.train(layer.training)
-
-
-def _softplus_bias(farkas: Farkas, own: Tensor) -> Tensor:
-    """The β whose softplus lifts the least bias allowed to the old one; no lower than softplus can still follow."""
-    farkas.bias[-1] = -torch.inf
-    above = (own - effective_bias(farkas.bias, farkas.mu, farkas.rule)[0]).clamp(min=1e-3)
-    return above + torch.log(-torch.expm1(-above))
 
 
 def _with(module: nn.Module, units: Tensor) -> nn.Module:

@@ -77,7 +77,9 @@ class OnnxNetwork(nn.Module):
                 self._keep(op.outputs[0], OPERATIONS["Constant"](op), number)
         self.inputs = tuple(each.name for each in graph.input if each.name not in known)
         self.outputs = tuple(each.name for each in graph.output)
-        self.batch_size = _batch_size(graph, self.inputs)
+        first = next((each for each in graph.input if each.name in self.inputs[:1]), None)
+        sizes = first.type.tensor_type.shape.dim if first is not None else ()
+        self.batch_size: int | None = (sizes[0].dim_value or None) if sizes else None  # so many points at once
         self._ops = tuple(op for op in ops if op.kind != "Constant")
         names = [name if name.isidentifier() else f"input_{k}" for k, name in enumerate(self.inputs)]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -156,13 +158,6 @@ class OnnxNetwork(nn.Module):
     def _fitting(self) -> str:
         size = self.batch_size
         return f"Give it {size} points at once: batch_size={size}" if size else "Give data that fit it"
-
-
-def _batch_size(graph: Any, inputs: Sequence[str]) -> int | None:
-    """How many points the graph takes at once, where its first input says so."""
-    first = next((each for each in graph.input if each.name in inputs[:1]), None)
-    sizes = first.type.tensor_type.shape.dim if first is not None else ()
-    return sizes[0].dim_value or None if sizes else None
 
 
 def _op(onnx: ModuleType, node: Any, version: int) -> Op:

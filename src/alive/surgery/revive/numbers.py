@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
 from zlib import crc32
 
 import torch
@@ -65,7 +64,10 @@ class Bench:
         owner = self.model.get_submodule(path)
         if callable(getattr(owner, "reset_parameters", None)):
             if path not in self._new:
-                self._new[path] = self._made(owner, path)
+                self._new[path] = new = deepcopy(owner).cpu()
+                with torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(self._seed_of(path))
+                    new.reset_parameters()  # type: ignore[operator]
             return tensor_of(self._new[path], name)
         tensor = tensor_of(self.model, part.name).detach()
         if tensor.ndim < 2:
@@ -73,13 +75,6 @@ class Bench:
         chance = torch.Generator().manual_seed(self._seed_of(part.name))
         size = float(tensor.double().square().mean().sqrt())
         return size * torch.randn(tensor.shape, generator=chance)
-
-    def _made(self, owner: nn.Module, path: str) -> nn.Module:
-        new = deepcopy(owner).cpu()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self._seed_of(path))
-            new.reset_parameters()  # type: ignore[operator]
-        return new
 
     def _seed_of(self, name: str) -> int:
         """A seed of its own for each tensor, and none that a user is likely to have begun with."""
@@ -133,22 +128,16 @@ def forget(optimiser: Optimizer, parameter: Tensor, mask: Tensor, before: Tensor
         if not isinstance(value, Tensor) or key == "step":
             continue
         if value.shape == parameter.shape:
-            new = (
-                parameter.detach()
-                if _is_copy(key, value, before)
-                else torch.full_like(value, _start(optimiser, key, group))
-            )
+            start = 0.0
+            if isinstance(optimiser, Rprop) and key == "step_size":
+                start = float(group["lr"])
+            elif isinstance(optimiser, Adagrad) and key == "sum":
+                start = float(group["initial_accumulator_value"])
+            new = parameter.detach() if _is_copy(key, value, before) else torch.full_like(value, start)
             value.copy_(torch.where(mask.to(value.device), new.to(value), value))
         elif value.numel() > 1:
             whole.append(key)
     return whole
-
-
-def _start(optimiser: Optimizer, key: str, group: Mapping[str, Any]) -> float:
-    """What a number of an optimiser's state begins with, where it is no copy of the weight."""
-    if isinstance(optimiser, Rprop) and key == "step_size":
-        return float(group["lr"])
-    return float(group["initial_accumulator_value"]) if isinstance(optimiser, Adagrad) and key == "sum" else 0.0
 
 
 def _is_copy(key: str, value: Tensor, weight: Tensor) -> bool:

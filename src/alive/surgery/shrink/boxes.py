@@ -62,22 +62,18 @@ def box_of(box: Any, calls: Calls, seed: int) -> Box:
             "Shrink it on data, without a box",
         )
     shape = leaves[0].shape[1:]
-    lo, hi = _range(calls) if isinstance(box, str) else _sides(box, shape)
+    if isinstance(box, str):  # the range of the data
+        parts = [each.leaves()[0].double().cpu() for each in calls]
+        lo = torch.stack([part.amin(0) for part in parts]).amin(0)
+        hi = torch.stack([part.amax(0) for part in parts]).amax(0)
+    else:
+        lo, hi = _sides(box, shape)
     if not bool((lo <= hi).all()) or not bool(torch.isfinite(torch.stack([lo, hi])).all()):
         raise AliveError(
             f"the box is empty or without end: it goes from {float(lo.min()):.4g} to {float(hi.max()):.4g}",
             "Give finite ends, with lo <= hi for every entry",
         )
     return Box(lo, hi, call, seed)
-
-
-def _range(calls: Calls) -> tuple[Tensor, Tensor]:
-    """The least and largest value of every entry over the data."""
-    parts = [call.leaves()[0].double().cpu() for call in calls]
-    return (
-        torch.stack([part.amin(0) for part in parts]).amin(0),
-        torch.stack([part.amax(0) for part in parts]).amax(0),
-    )
 
 
 def _sides(box: Any, shape: torch.Size) -> tuple[Tensor, Tensor]:

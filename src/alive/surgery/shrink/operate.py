@@ -91,7 +91,12 @@ def shrink(
         gone = operation.run()
         on_data = difference(root, small, judged)
         others = None if held_out is None else difference(root, small, Calls(held_out, root))
-    _expect_same(on_data, small)
+    kind = next((p.dtype for p in small.parameters() if p.is_floating_point()), torch.float32)
+    if not on_data.relative <= 10 * TOLERANCE.get(kind, 1e-2):
+        raise AliveError(
+            f"the small network differs from the model by {on_data.largest:.3g} on the points it was judged on",
+            "Nothing is given back; its forward does something on other batches that it does not do on the first",
+        )
     left = [path for path, m in small.named_modules() if isinstance(m, LAYERS) and path not in before]
     notes = [f"{path}: the graph shows no plain call of it, or it is shared" for path in left]
     report = Report(
@@ -233,13 +238,3 @@ def _change(layer: Layer, before: dict[str, tuple[int, int]], gone: list[Gone], 
     own = tuple(sorted((g for g in gone if g.layer == layer.path), key=lambda g: g.unit))
     left = (0, 0) if any(g.why == "fused" for g in own) else _sizes(layer)
     return LayerChange(layer.path, units, left[0], connections, left[1], own, kept)
-
-
-def _expect_same(found: Difference, model: nn.Module) -> None:
-    kind = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    limit = 10 * TOLERANCE.get(kind, 1e-2)
-    if not found.relative <= limit:
-        raise AliveError(
-            f"the small network differs from the model by {found.largest:.3g} on the points it was judged on",
-            "Nothing is given back; its forward does something on other batches that it does not do on the first",
-        )

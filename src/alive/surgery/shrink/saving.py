@@ -58,7 +58,11 @@ def resized(model: nn.Module, header: str, state: dict[str, Tensor]) -> nn.Modul
     """The model with layers as the header says, in place, and these weights."""
     model = materialised(model)
     kind = next((p for p in model.parameters()), torch.empty(0))
-    for path, name, given in _layers(header):
+    try:
+        layers = [(path, str(name), dict(given)) for path, (name, given) in json.loads(header).items()]
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise AliveError(f"what is said of the layers cannot be read: {error}", "Write the file anew") from None
+    for path, name, given in layers:
         try:
             old = model.get_submodule(path)
         except AttributeError:
@@ -80,15 +84,6 @@ def resized(model: nn.Module, header: str, state: dict[str, Tensor]) -> nn.Modul
             f"the weights are of another network: {said[0].strip().rstrip('.')}", "Build it as it was before"
         ) from None
     return model.eval()
-
-
-def _layers(header: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Each layer with its path, kind and arguments."""
-    try:
-        found = [(path, str(name), dict(given)) for path, (name, given) in json.loads(header).items()]
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise AliveError(f"what is said of the layers cannot be read: {error}", "Write the file anew") from None
-    return found
 
 
 def shapes(model: nn.Module) -> dict[str, tuple[str, dict[str, Any]]]:
