@@ -40,12 +40,9 @@ MODULES = {
     "alive.integrations.sklearn": ("scikit-learn", "sklearn"),
     "alive.integrations.skorch": ("skorch", "skorch"),
     "alive.integrations.stable_baselines3": ("stable-baselines3", "sb3"),
-    "alive.surgery.shrink.certified": ("scipy", "programs"),
-    "alive.surgery.shrink.programs": ("scipy", "programs"),
 }
 PARTS = {
     "certify": ("scipy", "programs"),
-    "shrink_over_a_box": ("scipy", "programs"),
     "digits": ("scikit-learn", "sklearn"),
     "parquet": ("pyarrow", "data"),
     "onnx": ("onnxruntime", "export"),
@@ -103,7 +100,7 @@ def test_each_extra_alone(extra: str, here: list[float], tmp_path: Path) -> None
     slow = [text for text in saw["warnings"] if 'pip install "alive[fast]"' in text]
     assert len(slow) == ("numba" not in there), "said once, and not at all where numba is"
 
-    assert saw["parts"]["shrink_on_points"] == ""
+    assert saw["parts"]["shrink_on_points"] == saw["parts"]["shrink_over_a_box"] == ""
     for needs, words in ((MODULES, saw["modules"]), (PARTS, saw["parts"])):
         assert {name for name, text in words.items() if "No module" in text or "not installed" in text} == {
             name for name, (package, _) in needs.items() if package not in there

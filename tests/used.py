@@ -24,6 +24,13 @@ def make_data():
     return torch.randn(50, 2), torch.arange(50) % 2
 """
 
+CERTIFY = """
+import torch
+from alive.theory import certify
+
+certify(torch.nn.Linear(2, 3), box=(-torch.ones(2), torch.ones(2)))
+"""
+
 
 def main() -> None:
     """The library alone, then with the laboratory beside it; the first failure ends it."""
@@ -52,11 +59,11 @@ def main() -> None:
         step("alive cure --help", [alive, "cure", "--help"], folder)
         absent = step("alive demo is not there", [alive, "demo"], folder, code=2)
         assert "alive-papers, which is not installed" in absent, absent
-        boxed = step(
-            "alive shrink --box lacks scipy", [alive, "shrink", "mine:make_model", "--box=-1,1"], folder, code=2
-        )
-        assert 'pip install "alive[programs]"' in boxed, boxed
+        (folder / "certify.py").write_text(CERTIFY)
+        refused = step("certify lacks scipy", [inside / "python", "certify.py"], folder, code=1)
+        assert 'pip install "alive[programs]"' in refused, refused
         step('pip install "alive[programs]"', [*pip, "alive[programs]"], folder)
+        step("certify", [inside / "python", "certify.py"], folder)
         step("alive shrink --box", [alive, "shrink", "mine:make_model", "--box=-1,1"], folder)
         step("pip install alive-papers", [*pip, laboratory], folder)
         step("alive lab", [alive, "lab", "--out", "lab.html"], folder)

@@ -20,6 +20,7 @@ from ..graph.channels import Layer, Reading, Space
 from ..models import LAYERS, apart, copied, evaluating, reals, size
 from ..weights import Journal
 from .boxes import box_of
+from .certified import certify_units
 from .merge import fuse_linear, merge_linear
 from .observed import Ends, observe, provoke
 from .record import Difference, Gone, LayerChange, Proofs, Report, Shrunk
@@ -83,8 +84,6 @@ def shrink(
         if region is None:
             ends = observe(reading, judged, at_once)
         else:
-            from .certified import certify_units  # which needs scipy
-
             ends = provoke(reading, region, chain(judged, calls), at_once)
             ends, proofs = certify_units(reading, region, ends, time_limit)
         operation = Operation(root, reading, ends, trial)
