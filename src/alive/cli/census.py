@@ -48,9 +48,7 @@ def census(
     forward: Forward = None,
     gradient: Annotated[bool, typer.Option("--gradient", help="Also the gradient that arrives at each layer.")] = False,
     loss: Annotated[str | None, choice(LOSS, values.LOSSES, open_=True)] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", "-v", help="All findings and all layers, in the network's order.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", "-v", help="All findings; all layers in their order.")] = False,
     format: Form = None,
     as_json: Json = False,
     out: Out = None,

@@ -25,9 +25,5 @@ CURES = (
     *("kaiming", "glorot", "U sum", "P sum", "UP sum", "U mean", "UP mean", "torch, rate/10"),
     *("kaiming, rate/10", "mirrored, rate/10", "mirrored, UP mean", "standardise, kaiming"),
 )
-RULES = (
-    *(f"ALV0{number:02}" for number in range(1, 18)),
-    *(f"ALV10{number}" for number in range(1, 7)),
-    *added("alive.findings"),
-)
+RULES = (*(f"ALV0{n:02}" for n in range(1, 18)), *(f"ALV10{n}" for n in range(1, 7)), *added("alive.findings"))
 SCHEMAS = ("census", "shrink")

@@ -19,12 +19,11 @@ RACE = ("race all cures on your own data", ("alive cure",))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A finding at one layer, as machines read it.
+    """A finding at one layer, as machines read it; `see_all` and a policy fill in rule, level and what to do.
 
     layer   the layer by its name, label: as people name it; both empty where it is of the whole network
     where   file and line of the call, or of what makes the model; empty where neither is known
     count   how many units or points are concerned, of how many
-    do      what to do about it
     """
 
     rule: str = ""
@@ -132,10 +131,7 @@ class Rule:
         return f"{self.id} {self.name}"
 
     def named(self, finding: Finding) -> Finding:
-        """A finding of this rule with its id and its level.
-
-        The level of what is counted layer by layer is the rule's own; else it is an error where the finding is grave.
-        """
+        """A finding with its id and level: the rule's own where layers are counted, else an error if it is grave."""
         level = self.level
         if not self.counts and (finding.grave or level == "error"):
             level = "error" if finding.grave else "warning"
@@ -143,10 +139,7 @@ class Rule:
 
 
 def named(census: Census, layers: Sequence[LayerCensus], count: Callable[[LayerCensus], object] | None = None) -> str:
-    """The first few layers by what made their input and the activation, with the line of the call and a count.
-
-    Where one line calls all of them, it leads nowhere and is left out.
-    """
+    """The first few layers as people name them, each with its count, and its line where lines differ."""
     by_line = len({layer.where for layer in census.layers}) > 1
     lines = [f" at {layer.where}" if by_line and layer.where else "" for layer in layers[:WORST]]
     counts = [f" ({count(layer)})" if count else "" for layer in layers[:WORST]]

@@ -35,11 +35,8 @@ def scale(inputs: Signal | None) -> tuple[str, bool]:
         (uneven, UNEVEN, f"one column varies {uneven:.2g} times as much as most"),
     ]
     told = [text for times, limits, text in faults if times > limits.odd]
-    if not told:
-        return "", False
-    return f"the inputs are badly scaled: {', and '.join(told)}", any(
-        times > limits.grave for times, limits, _ in faults
-    )
+    grave = any(times > limits.grave for times, limits, _ in faults)
+    return f"the inputs are badly scaled: {', and '.join(told)}" if told else "", grave
 
 
 def _unevenness(inputs: Signal) -> float:

@@ -12,15 +12,10 @@ CURE = "Take the small network: `alive shrink --out small.safetensors`."
 
 def _see(why: str, report: Report) -> Finding | None:
     """The layers from which units were removed for a reason."""
-    hit = [(layer, layer.reasons[why]) for layer in report.layers if layer.reasons.get(why)]
-    text = "{} of {} units of {} {} removed as {}: each {}"
-    places = [
-        Place(
-            "", "note", text.format(n, a.units, a.layer, "are" if n > 1 else "is", why, MEANING[why][report.ground]),
-            a.layer, a.layer, "", n, a.units,
-        )
-        for a, n in hit
-    ]  # fmt: skip
+    hit = [(a, a.reasons[why]) for a in report.layers if a.reasons.get(why)]
+    said = f"removed as {why}: each {MEANING[why][report.ground]}"
+    texts = [f"{n} of {a.units} units of {a.layer} {'are' if n > 1 else 'is'} {said}" for a, n in hit]
+    places = [Place("", "note", t, a.layer, a.layer, "", n, a.units) for t, (a, n) in zip(texts, hit, strict=True)]
     return Finding(f"units were removed as {why}", CURE.rstrip("."), places=tuple(places)) if places else None
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from io import StringIO
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.padding import Padding
 from rich.text import Text
 
 from ..diagnosis.record import BY_POSITION, Census
@@ -88,8 +87,5 @@ def _spoken(finding: Finding) -> RenderResult:
     mark = ("▸ ", "bold red" if finding.grave else "yellow")
     yield Text.assemble(mark, f"{finding.found}.", (f" [{finding.rule}]", "dim"))
     for number, (words, code) in enumerate(finding.options):
-        yield Padding(
-            Text.assemble(("Or else " if number else "What to do: ", "bold"), words, ":" if code else "."), (0, 0, 0, 2)
-        )
-        for line in code:
-            yield Padding(Text(line), (0, 0, 0, 6), expand=False)
+        yield Text.assemble(("  Or else " if number else "  What to do: ", "bold"), words, ":" if code else ".")
+        yield from (Text(f"      {line}") for line in code)
