@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from alive.errors import AliveError
+from alive.screen import bars
 from alive.train import CsvLogger, Epoch, TensorBoardLogger, progress_bar
-from alive.train.bars import bars
 
 ROWS = [Epoch(epoch, 1 / (epoch + 3), 0.1 * epoch, epoch / 7, None if epoch == 1 else 0.5) for epoch in range(4)]
 

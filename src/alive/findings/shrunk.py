@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ..surgery.shrink.record import MEANING, Report
 from .finding import Finding, Place, Rule
+
+if TYPE_CHECKING:
+    from ..surgery.shrink.record import Report
 
 CURE = "Take the small network: `alive shrink --out small.safetensors`."
 
@@ -13,7 +16,7 @@ CURE = "Take the small network: `alive shrink --out small.safetensors`."
 def _see(why: str, report: Report) -> Finding | None:
     """The layers from which units were removed for a reason."""
     hit = [(a, a.reasons[why]) for a in report.layers if a.reasons.get(why)]
-    said = f"removed as {why}: each {MEANING[why][report.ground]}"
+    said = f"removed as {why}: each {report.meaning(why)}"
     texts = [f"{n} of {a.units} units of {a.layer} {'are' if n > 1 else 'is'} {said}" for a, n in hit]
     places = [Place("", "note", t, a.layer, a.layer, "", n, a.units) for t, (a, n) in zip(texts, hit, strict=True)]
     return Finding(f"units were removed as {why}", CURE.rstrip("."), places=tuple(places)) if places else None

@@ -19,7 +19,7 @@ from ..feed.forms import Stream
 from ..feed.threads import few_threads
 from ..findings.signal import CUTS, is_cut_off
 from ..nn import initialise_, starts_for
-from ..train.bars import bars
+from ..screen import bars
 from .record import RISK, Preflight, Remedy, Shares, share
 
 STARTS = ("mirrored", "kaiming")

@@ -18,7 +18,7 @@ from ..diagnosis import census
 from ..errors import AliveError, expect
 from ..feed.threads import few_threads
 from ..processes import LOOK, cores
-from ..train.bars import bars
+from ..screen import bars
 from ..train.losses import Loss
 from . import crew
 from .arms import AS_IS, chosen

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
 from ..diagnosis.record import Census
@@ -15,12 +15,14 @@ from ..findings.finding import Place
 from ..findings.policy import Policy, places
 from ..findings.rules import rules_of, verdict
 from ..findings.shrunk import see_removed
-from ..surgery.shrink.record import Report as Shrinking
 from .junit import junit
 from .markdown import markdown
 from .rows import number, rows
 from .sarif import sarif
 from .tables import Table
+
+if TYPE_CHECKING:
+    from ..surgery.shrink.record import Report as Shrinking
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn
 
 from ..errors import AliveError, require
 from ..files import expect_writable, unwritable, write_atomically
-from .bars import bars
+from ..screen import bars
 from .result import WORDS, Epoch, told
 
 HEADERS = {score: ",".join(Epoch(0, 0.0, 0.0, None, None, score).columns()) + "\n" for score in WORDS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from alive.train.bars import bars, pace
+from alive.screen import bars
 
 
 class FleetProgress(Protocol):
@@ -42,3 +42,13 @@ class _Bar:
 
     def close(self) -> None:
         self._bars.stop()
+
+
+def pace(rate: float) -> str:
+    """Epochs of all networks a second, or a minute or an hour where they are few.
+
+    >>> pace(1461.2), pace(0.05), pace(0.0004)
+    ('1,461 networks·epochs/s', '3 networks·epochs/min', '1 networks·epochs/h')
+    """
+    unit, many = ("s", rate) if rate >= 1 else ("min", 60 * rate) if 60 * rate >= 1 else ("h", 3600 * rate)
+    return f"{many:,.0f} networks·epochs/{unit}"

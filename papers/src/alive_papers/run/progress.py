@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from alive.train.bars import bars, pace
+from alive.screen import bars
+
+from ..fleet.progress import pace
 
 
 class Bar:

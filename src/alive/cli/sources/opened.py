@@ -17,10 +17,10 @@ from ...feed import batches
 from ...feed.calls import taken
 from ...feed.forms import Form, Stream, resized
 from ...feed.raw import read
+from ...screen import bars
 from ...surgery.load.bounded import Bounded
 from ...surgery.load.exported import BATCH_SIZE
 from ...surgery.load.onnx import OnnxNetwork
-from ...train.bars import bars
 from ...train.checkpoint import load_weights
 from . import folders
 from .models import expect_plain, expect_size, is_own, maker, model

@@ -9,7 +9,7 @@ import torch
 from jinja2 import Environment, PackageLoader
 
 from ..._version import __version__
-from .record import MEANING, REASONS, LayerChange, Report, share
+from .record import REASONS, LayerChange, Report, share
 
 CELLS = 4096  # units of a layer that are drawn one by one
 
@@ -33,7 +33,7 @@ def page(report: Report, title: str, source: Source | None = None) -> str:
         source=source or Source(),
         cells=cells,
         share=share,
-        meaning={why: MEANING[why][report.ground] for why in REASONS if why in report.reasons},
+        meaning={why: report.meaning(why) for why in REASONS if why in report.reasons},
         versions=f"alive {__version__}, torch {torch.__version__}",
     )
 

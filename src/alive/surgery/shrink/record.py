@@ -140,6 +140,10 @@ class Report:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
+    def meaning(self, why: str) -> str:
+        """What a reason means on this ground."""
+        return MEANING[why][self.ground]
+
     @property
     def units(self) -> int:
         """Units before."""
