@@ -17,6 +17,7 @@ from warm import Warm
 from alive import cli
 from alive_papers.sets.download.places import NotThere
 
+collect_ignore_glob = ["*conftest.py"]  # which hold no doctests
 PLUGIN = Path(__file__).parent / "examples" / "alive-plugin"
 
 torch.set_num_threads(1)
