@@ -24,7 +24,7 @@ from ..taps import Call, Taps, bare, without_activations
 from ..torch_private import BatchNorm
 from .graph.run import Made, Run
 from .models import LAYERS, NORMS, copied, evaluating
-from .weights import Journal, arguments, keep_rows
+from .weights import arguments, keep_rows
 
 FARKAS: dict[type[nn.Module], Any] = {
     nn.Linear: FarkasLinear,
@@ -280,7 +280,7 @@ def _finished(farkas: Farkas, own: Tensor, layer: Any) -> Farkas:
 def _with(module: nn.Module, units: Tensor) -> nn.Module:
     """A copy of a layer or norm with some of its units."""
     made = deepcopy(module)
-    keep_rows(made, units, Journal())
+    keep_rows(made, units)
     return made
 
 

@@ -146,7 +146,7 @@ class _Ruler(nn.Module):
 def _with_rulers(model: nn.Module, blocks: Sequence[str | tuple[str, str]] | None, unit_axis: int | None) -> nn.Module:
     """The model with a ruler at each sum that is to be gated."""
     found = 0
-    for path, module, skip in list(_sought(model) if blocks is None else _declared(model, blocks)):
+    for path, module, skip in list(_candidates(model, blocks)):
         try:
             graph = graph_of(module, path)
         except AliveError:
@@ -170,25 +170,21 @@ def _with_rulers(model: nn.Module, blocks: Sequence[str | tuple[str, str]] | Non
     return model
 
 
-def _sought(model: nn.Module) -> Iterator[tuple[str, nn.Module, None]]:
-    """Every module with a forward of its own and a matrix or kernel for a branch.
+def _candidates(model: nn.Module, blocks: Sequence[str | tuple[str, str]] | None) -> Iterator[tuple[str, Any, Any]]:
+    """Path, module and declared skip of each block; undeclared, all with a forward of their own and a matrix or kernel.
 
-    Those of torch are known to have no skip, but for its transformers.
+    Modules of torch are known to have no skip, but for its transformers.
     """
-    for path, module in model.named_modules():
-        kind = type(module)
-        of_torch = kind.__module__.startswith("torch.nn.") and "Transformer" not in kind.__name__
-        if not of_torch and not isinstance(module, OURS) and any(weight.dim() >= 2 for weight in module.parameters()):
-            yield path, module, None
-
-
-def _declared(model: nn.Module, blocks: Sequence[str | tuple[str, str]]) -> Iterator[tuple[str, nn.Module, str | None]]:
     paths = dict(model.named_modules())
-    for block in blocks:
+    for block in paths if blocks is None else blocks:
         path, skip = (block, None) if isinstance(block, str) else block
         if path not in paths:
             raise AliveError(f"the model has no block {path!r}", near(path, [name for name in paths if name]))
-        yield path, paths[path], skip
+        module = paths[path]
+        of_torch = type(module).__module__.startswith("torch.nn.") and "Transformer" not in type(module).__name__
+        weighs = any(weight.dim() >= 2 for weight in module.parameters())
+        if blocks is not None or (weighs and not of_torch and not isinstance(module, OURS)):
+            yield path, module, skip
 
 
 def _rewritten(module: nn.Module, graph: fx.Graph, sums: list[Addition], where: tuple[str, int | None]) -> nn.Module:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..torch_private import parameters_of
-from .graph.channels import Layer, Place, Reader, Space
+from ..torch_private import children_of, parameters_of
+from .graph.channels import Layer, Place, Reader, Reading, Space
 
 UNITS = ("out_features", "out_channels", "num_features", "num_parameters")
 SIZES = ("in_features", "in_channels", "groups", *UNITS)
@@ -23,37 +22,27 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {  # what layers are made with
 }
 
 
-class Journal:
-    """What modules were before they were changed."""
+class Before:
+    """A model and its reading as they are now, to be put back; numbers are replaced and never written into."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[nn.Module, dict[str, Any]] = {}
-        self._kept: dict[Space, Tensor] = {}
-        self._more: list[Callable[[], object]] = []
+    def __init__(self, reading: Reading) -> None:
+        self._held: list[tuple[object, dict[str, Any]]] = []
+        for module in reading.model.modules():
+            sizes = {name: size for name, size in vars(module).items() if name in SIZES}
+            numbers = {**parameters_of(module), **dict(module.named_buffers(recurse=False))}
+            self._held.append((module, {**numbers, **children_of(module), **sizes}))
+        for layer in reading.layers:
+            self._held.append((layer, {"module": layer.module, "padded": layer.padded}))
+        for space in reading.all_spaces():
+            self._held.append((space, {"kept": space.kept, "fixed": space.fixed}))
+            self._held += [(reader, {"layer": reader.layer}) for reader in space.readers]
 
-    def note(self, module: nn.Module) -> None:
-        """Remember a module as it is, unless it is known from before."""
-        if module not in self._numbers:
-            sizes = {name: getattr(module, name) for name in SIZES if hasattr(module, name)}
-            self._numbers[module] = {**parameters_of(module), **dict(module.named_buffers(recurse=False)), **sizes}
-
-    def note_space(self, space: Space) -> None:
-        """Remember which channels of a space are left."""
-        self._kept.setdefault(space, space.kept)
-
-    def note_way_back(self, step: Callable[[], object]) -> None:
-        """Remember how something else is put back."""
-        self._more.append(step)
-
-    def undo(self) -> None:
-        """Put everything back, the last change first."""
-        for step in reversed(self._more):
-            step()
-        for module, numbers in self._numbers.items():
-            for name, value in numbers.items():
-                setattr(module, name, value)
-        for space, kept in self._kept.items():
-            space.kept = kept
+    def restore(self) -> None:
+        """Put everything back."""
+        for each, values in self._held:
+            for name, value in values.items():
+                if getattr(each, name) is not value:
+                    setattr(each, name, value)
 
 
 def arguments(layer: nn.Module) -> dict[str, Any]:
@@ -61,29 +50,27 @@ def arguments(layer: nn.Module) -> dict[str, Any]:
     return {name: getattr(layer, name) for name in ARGUMENTS[type(layer).__name__]}
 
 
-def set_parameter(module: Any, name: str, value: Tensor, journal: Journal) -> None:
+def set_parameter(module: Any, name: str, value: Tensor) -> None:
     """Give a module a new parameter, in its own precision and on its own device."""
-    journal.note(module)
     old = getattr(module, name)
     like = module.weight if old is None else old
     made = nn.Parameter(value.to(like.device, like.dtype).contiguous(), requires_grad=like.requires_grad)
     setattr(module, name, made)
 
 
-def set_weight(layer: Layer, weight: Tensor, journal: Journal) -> None:
+def set_weight(layer: Layer, weight: Tensor) -> None:
     """Give a layer a new weight, and the sizes that follow from it."""
     module = layer.module
-    set_parameter(module, "weight", weight, journal)
+    set_parameter(module, "weight", weight)
     kind = "features" if isinstance(module, nn.Linear) else "channels"
     setattr(module, f"out_{kind}", weight.shape[0])
     setattr(module, f"in_{kind}", weight.shape[1] * layer.groups)
 
 
-def keep_rows(module: nn.Module, rows: Tensor, journal: Journal) -> None:
+def keep_rows(module: nn.Module, rows: Tensor) -> None:
     """Leave some units of a layer, a norm or a PReLU."""
-    journal.note(module)
     for name, value in list(module.named_parameters(recurse=False)):
-        set_parameter(module, name, value.detach()[rows.to(value.device)], journal)
+        set_parameter(module, name, value.detach()[rows.to(value.device)])
     for name, buffer in list(module.named_buffers(recurse=False)):
         if buffer.ndim:
             setattr(module, name, buffer[rows.to(buffer.device)])
@@ -107,10 +94,10 @@ def bias_of(layer: Layer) -> Tensor:
     return found
 
 
-def add_to_bias(layer: Layer, change: Tensor, journal: Journal) -> None:
+def add_to_bias(layer: Layer, change: Tensor) -> None:
     """Add to a layer's bias, which it gets if it has none; nothing where the change is zero."""
     if bool((change != 0).any()):
-        set_parameter(layer.module, "bias", bias_of(layer) + change, journal)
+        set_parameter(layer.module, "bias", bias_of(layer) + change)
 
 
 def _parts(reader: Reader, count: int) -> Tensor:
@@ -125,12 +112,12 @@ def columns(reader: Reader, count: int) -> Tensor:
     return _parts(reader, count).permute(1, 3, 4, 0, 2).flatten(3).flatten(0, 2)
 
 
-def set_columns(reader: Reader, value: Tensor, journal: Journal) -> None:
+def set_columns(reader: Reader, value: Tensor) -> None:
     """The way back from `columns`, of a layer in one group that reads nothing else: as many channels as columns."""
     weight, block = weight_of(reader.layer), reader.place.features
     count = value.shape[1]
     parts = value.reshape(len(weight), block, -1, count).permute(0, 3, 1, 2)  # m, c, block, k
-    set_weight(reader.layer, parts.reshape(len(weight), count * block, *weight.shape[2:]), journal)
+    set_weight(reader.layer, parts.reshape(len(weight), count * block, *weight.shape[2:]))
 
 
 def constant(reader: Reader, values: Tensor) -> Tensor:
@@ -139,16 +126,16 @@ def constant(reader: Reader, values: Tensor) -> Tensor:
     return torch.einsum("gmc,gc->gm", parts, values.reshape(len(parts), -1)).flatten()
 
 
-def cut(space: Space, left: Tensor, journal: Journal) -> None:
+def cut(space: Space, left: Tensor) -> None:
     """Leave some channels of a space, by their places among those that are left now."""
     for layer in space.producers:
-        keep_rows(layer.module, left, journal)
+        keep_rows(layer.module, left)
     # Where a segment of a concatenation starts depends on those before it, so the last are cut first.
     for each, place in sorted(space.each, key=lambda held: -held[1].number):
         module: Any = each.module if isinstance(each, Layer) else each
         size = next(getattr(module, name) for name in UNITS if hasattr(module, name))
         entries = _entries(space, left, place, size)
-        keep_rows(module, entries, journal)
+        keep_rows(module, entries)
         if isinstance(each, Layer):
             module.groups = module.in_channels = len(left)
     for reader in sorted(space.readers, key=lambda reader: -reader.place.number):
@@ -159,8 +146,7 @@ def cut(space: Space, left: Tensor, journal: Journal) -> None:
             own = left.reshape(groups, -1) % (len(space.kept) // groups)  # as many in each group
             parts = weight.reshape(groups, -1, *weight.shape[1:])
             kept = torch.cat([part[:, places] for part, places in zip(parts, own, strict=True)])
-        set_weight(reader.layer, kept, journal)
-    journal.note_space(space)
+        set_weight(reader.layer, kept)
     space.kept = space.kept[left]
 
 

@@ -49,9 +49,9 @@ class Call:
         """All inputs, one after the other."""
         return [leaf for leaf in tree_leaves((self.args, self.keywords)) if isinstance(leaf, Tensor)]
 
-    def shapes(self) -> list[list[int]]:
+    def shapes(self) -> str:
         """The shape of a point in every input."""
-        return [list(leaf.shape[1:]) for leaf in self.leaves()]
+        return " and ".join(str(list(leaf.shape[1:])) for leaf in self.leaves())
 
 
 class Calls:
@@ -72,7 +72,7 @@ class Calls:
             first = first or call
             if call.shapes() != first.shapes():
                 raise AliveError(
-                    f"batch {number} has points of shape {_said(call)}, and the first batch has {_said(first)}",
+                    f"batch {number} has points of shape {call.shapes()}, and the first batch has {first.shapes()}",
                     "Give points of one shape: a network is read for one",
                 )
             yield call
@@ -85,7 +85,3 @@ class Calls:
                 "the data has no batch", "Pass a loader with at least one point; is it exhausted, or its split empty?"
             )
         return found
-
-
-def _said(call: Call) -> str:
-    return " and ".join(map(str, call.shapes()))

@@ -22,25 +22,21 @@ SCALES = (1.0, 0.5, -0.5, -1.0)  # distances are often written as x² − 2xy + 
 class _Watch(TorchFunctionMode):
     """Keeps what is compared with any of some tensors, by the memory that they or views of them lie in."""
 
-    def __init__(self, books: Mapping[int, str], lengths: Mapping[str, int]) -> None:
+    def __init__(self, books: Mapping[int, tuple[str, int]]) -> None:
         super().__init__()
-        self.books, self.lengths = books, lengths
+        self.books = books
         self.met: dict[tuple[str, str], list[Tensor]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in COMPARES:
-            given = [x for x in tree_leaves((args, kwargs or {})) if isinstance(x, Tensor) and x.is_floating_point()]
-            self._note(name, given)
-        return func(*args, **(kwargs or {}))
-
-    def _note(self, call: str, given: list[Tensor]) -> None:
+        given = [x for x in tree_leaves((args, kwargs or {})) if isinstance(x, Tensor)] if name in COMPARES else []
         for tensor in given:
-            book = self.books.get(tensor.untyped_storage().data_ptr())
+            book, length = self.books.get(tensor.untyped_storage().data_ptr(), ("", 0))
             for other in given if book else ():
-                if other is not tensor and other.ndim > 1 and other.shape[-1] == self.lengths[book or ""]:
-                    rows = other.detach().reshape(-1, other.shape[-1]).double().cpu()
-                    self.met.setdefault((book or "", call), []).append(rows)
+                if other is not tensor and other.ndim > 1 and other.shape[-1] == length and other.is_floating_point():
+                    rows = other.detach().reshape(-1, length).double().cpu()
+                    self.met.setdefault((book, name), []).append(rows)
+        return func(*args, **(kwargs or {}))
 
 
 def looked_up(model: nn.Module, calls: Iterable[Call], made_by: str, dead: Tensor, count: int) -> tuple[Part, Tensor]:
@@ -50,13 +46,13 @@ def looked_up(model: nn.Module, calls: Iterable[Call], made_by: str, dead: Tenso
     the `dead` ones over: then it is known what is looked up. Else it is refused.
     """
     books = dict(_candidates(model, made_by, count))
-    memory = {tensor_of(model, name).untyped_storage().data_ptr(): name for name in books}
-    watch = _Watch(memory, {name: tensor_of(model, name).shape[-1] for name in books})
+    tensors = {name: tensor_of(model, name) for name in books}
+    watch = _Watch({t.untyped_storage().data_ptr(): (name, t.shape[-1]) for name, t in tensors.items()})
     with torch.no_grad(), watch:
         for call in calls:
             call(model)
     for (name, _), rows in watch.met.items():
-        vectors, codes = torch.cat(rows), tensor_of(model, name).detach().double().cpu()
+        vectors, codes = torch.cat(rows), tensors[name].detach().double().cpu()
         codes = codes.movedim(books[name].axis, -2).reshape(-1, count, codes.shape[-1])
         for scale in SCALES if len(codes) == 1 else ():
             used = torch.cdist(scale * vectors, codes[0]).argmin(1).bincount(minlength=count)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ from ..graph.channels import Layer, Reading, Space, steps_back
 from ..graph.pieces import Pieces
 from ..models import replace_module
 from ..weights import (
-    Journal,
     add_to_bias,
     bias_of,
     columns,
@@ -52,7 +50,7 @@ class Linear:
     movable: bool
 
 
-def merge_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) -> list[Gone]:
+def merge_linear(reading: Reading, space: Space, ends: Ends) -> list[Gone]:
     """Leave as many of the linear units as the rank of what the next layers read from them."""
     found = linear_units(reading, space, ends)
     if found is None or len(found.places) < 2:
@@ -62,9 +60,9 @@ def merge_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) -
     basis = independent(rows, tolerance)
     seen = _factored(_read(space, found), rows, tolerance, fewer_than=len(basis)) if _can_mix(found) else None
     if seen is not None:
-        return _mix(reading, space, found, seen, ends, journal)
+        return _mix(reading, space, found, seen, ends)
     if len(basis) < len(found.places):
-        return _express(space, found, rows, basis, journal)
+        return _express(space, found, rows, basis)
     return []
 
 
@@ -128,7 +126,7 @@ def independent(rows: Tensor, tolerance: float) -> list[int]:
     return sorted(basis)
 
 
-def _express(space: Space, found: Linear, rows: Tensor, basis: Sequence[int], journal: Journal) -> list[Gone]:
+def _express(space: Space, found: Linear, rows: Tensor, basis: Sequence[int]) -> list[Gone]:
     """Write the other units as combinations of those in the basis; what is left over is a constant."""
     kept = torch.tensor(basis)
     others = torch.tensor([place for place in range(len(found.places)) if place not in set(basis)])
@@ -137,7 +135,7 @@ def _express(space: Space, found: Linear, rows: Tensor, basis: Sequence[int], jo
     read = _read(space, found)
     outer, constants = read[:, kept] + read[:, others] @ solved, read[:, others] @ rest
     said = f"a combination of {len(basis)} others that are linear too"
-    return _reread(space, found.places[kept], found.places[others], outer, constants, said, journal)
+    return _reread(space, found.places[kept], found.places[others], outer, constants, said)
 
 
 def _read(space: Space, found: Linear) -> Tensor:
@@ -145,21 +143,19 @@ def _read(space: Space, found: Linear) -> Tensor:
     return torch.cat([columns(reader, len(space.kept))[:, found.places] for reader in space.readers])
 
 
-def _reread(
-    space: Space, new: Tensor, old: Tensor, outer: Tensor, constants: Tensor, said: str, journal: Journal
-) -> list[Gone]:
+def _reread(space: Space, new: Tensor, old: Tensor, outer: Tensor, constants: Tensor, said: str) -> list[Gone]:
     """Let readers multiply the new units by other numbers and add constants, and cut the old units."""
     count, start = len(space.kept), 0
     for reader in space.readers:
         read = columns(reader, count)
         own = slice(start, start := start + len(read))
-        add_to_bias(reader.layer, constants[own].reshape(len(reader.layer.module.weight), -1).sum(1), journal)
+        add_to_bias(reader.layer, constants[own].reshape(len(reader.layer.module.weight), -1).sum(1))
         read[:, new] = outer[own]
-        set_columns(reader, read, journal)
+        set_columns(reader, read)
     gone = [each for place in old.tolist() for each in units(space, place, "linear", said)]
     left = torch.ones(count, dtype=torch.bool)
     left[old] = False
-    cut(space, left.nonzero()[:, 0], journal)
+    cut(space, left.nonzero()[:, 0])
     return gone
 
 
@@ -193,7 +189,7 @@ def _factored(read: Tensor, rows: Tensor, tolerance: float, *, fewer_than: int) 
     return Factors(outer * size, inner, (outer.T @ read) / size[:, None])
 
 
-def _mix(reading: Reading, space: Space, found: Linear, seen: Factors, ends: Ends, journal: Journal) -> list[Gone]:
+def _mix(reading: Reading, space: Space, found: Linear, seen: Factors, ends: Ends) -> list[Gone]:
     """Put new units, mixed of the linear ones, in the place of the first of them."""
     places, rank = found.places, len(seen.inner)
     layer = space.producers[0]
@@ -205,15 +201,15 @@ def _mix(reading: Reading, space: Space, found: Linear, seen: Factors, ends: End
     if found.pieces is not None and found.pieces.open_end is not None:  # so far up that they never fall below it
         lifts = found.pieces.open_end - least + MARGIN * (most - least)
     base = lifts if found.movable else torch.zeros(rank).double()
-    _set_ends(reading, space, ends, space.kept[new], (least + base, most + base), journal)
+    _set_ends(reading, space, ends, space.kept[new], (least + base, most + base))
     weights[new] = seen.inner[:, :inputs].reshape(rank, *weights.shape[1:])
     biases[new] = seen.inner[:, inputs] if not found.movable else lifts
-    set_weight(layer, weights, journal)
-    add_to_bias(layer, biases - bias_of(layer), journal)
+    set_weight(layer, weights)
+    add_to_bias(layer, biases - bias_of(layer))
     read = _read(space, found)
     constants = read @ found.shifts - seen.outer @ lifts if found.movable else torch.zeros(len(read)).double()
     said = f"the next layer reads {rank} mixtures of {len(places)} linear units"
-    return _reread(space, new, old, seen.outer, constants, said, journal)
+    return _reread(space, new, old, seen.outer, constants, said)
 
 
 def _reach(found: Linear, seen: Factors) -> tuple[Tensor, Tensor]:
@@ -225,19 +221,16 @@ def _reach(found: Linear, seen: Factors) -> tuple[Tensor, Tensor]:
     return least.nan_to_num(nan=-torch.inf), most.nan_to_num(nan=torch.inf)
 
 
-def _set_ends(
-    reading: Reading, space: Space, ends: Ends, units: Tensor, reach: tuple[Tensor, Tensor], journal: Journal
-) -> None:
+def _set_ends(reading: Reading, space: Space, ends: Ends, units: Tensor, reach: tuple[Tensor, Tensor]) -> None:
     """From now on the new units are known by their own range, wherever they go: no step on their way bends them."""
     for node, (lo, hi) in list(ends.items()):
         if reading.space_of(node) is space:
-            journal.note_way_back(partial(ends.__setitem__, node, (lo, hi)))
             lo, hi = lo.clone(), hi.clone()
             lo[units], hi[units] = reach
             ends[node] = lo, hi
 
 
-def fuse_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) -> list[Gone] | str:
+def fuse_linear(reading: Reading, space: Space, ends: Ends) -> list[Gone] | str:
     """Fuse a layer whose units are all linear with the one that reads it; in words why not, if it cannot be."""
     found = linear_units(reading, space, ends)
     if found is None or len(found.places) < len(space.kept) or len(space.readers) != 1:
@@ -262,7 +255,17 @@ def fuse_linear(reading: Reading, space: Space, ends: Ends, journal: Journal) ->
         for place in range(len(space.kept))
         for gone in units(space, place, "fused", f"{first.path} is one affine map with {second.path}")
     ]
-    _put(reading, space, activation, deepcopy(geometry.module), (weight, bias), journal)
+    replace_module(reading.model, first.module, nn.Identity())
+    if activation is not None:
+        replace_module(reading.model, activation[1], nn.Identity())
+    fused = deepcopy(geometry.module)
+    replace_module(reading.model, second.module, fused)
+    second.module, second.padded = fused, first.padded or second.padded
+    set_weight(second, weight)
+    set_parameter(fused, "bias", bias)
+    for reader in (reader for each in reading.all_spaces() for reader in each.readers if reader.layer is first):
+        reader.layer = second
+    space.fixed = f"{first.path} is part of {second.path} now"
     return gone
 
 
@@ -285,41 +288,3 @@ def _is_pointwise(layer: Layer) -> bool:
     module: Any = layer.module
     one = all(size == 1 for size in (*module.kernel_size, *module.stride))
     return one and not layer.padded and layer.groups == 1
-
-
-def _put(
-    reading: Reading,
-    space: Space,
-    activation: tuple[str, nn.Module] | None,
-    module: Any,
-    numbers: tuple[Tensor, Tensor],
-    journal: Journal,
-) -> None:
-    """Put the fused layer in the second's place, and nothing in the places of the first and the activation."""
-    first, second = space.producers[0], space.readers[0].layer
-    old_first, old_second = first.module, second.module
-    blank, quiet = nn.Identity(), nn.Identity()
-    replace_module(reading.model, old_second, module)
-    replace_module(reading.model, old_first, blank)
-    if activation is not None:
-        replace_module(reading.model, activation[1], quiet)
-    padded = second.padded
-    second.module, second.padded = module, first.padded or second.padded
-    set_weight(second, numbers[0], journal)
-    set_parameter(module, "bias", numbers[1], journal)
-    readers = [r for s in reading.all_spaces() for r in s.readers if r.layer is first]
-    for reader in readers:
-        reader.layer = second
-    fixed = space.fixed
-    space.fixed = f"{first.path} is part of {second.path} now"
-
-    def back() -> None:
-        replace_module(reading.model, module, old_second)
-        replace_module(reading.model, blank, old_first)
-        if activation is not None:
-            replace_module(reading.model, quiet, activation[1])
-        second.module, second.padded, space.fixed = old_second, padded, fixed
-        for reader in readers:
-            reader.layer = first
-
-    journal.note_way_back(back)

@@ -18,7 +18,7 @@ from ..fold import merge_batch_norm_
 from ..graph.calls import Call, Calls
 from ..graph.channels import Layer, Reading, Space
 from ..models import LAYERS, apart, copied, evaluating, reals, size
-from ..weights import Journal
+from ..weights import Before
 from .boxes import box_of
 from .certified import certify_units
 from .merge import fuse_linear, merge_linear
@@ -128,14 +128,14 @@ class Operation:
         for _ in range(ROUNDS):
             before = len(self.gone)
             for space in reversed(spaces):
-                self._try(space, lambda s, j: remove_quiet(reading, s, ends, j))
+                self._try(space, lambda s: remove_quiet(reading, s, ends))
             for space in spaces:
-                self._try(space, lambda s, j: remove_multiples(reading, s, j))
-                self._try(space, lambda s, j: merge_linear(reading, s, ends, j))
+                self._try(space, lambda s: remove_multiples(reading, s))
+                self._try(space, lambda s: merge_linear(reading, s, ends))
             if len(self.gone) == before:
                 break
         for space in spaces:
-            self._try(space, lambda s, j: fuse_linear(reading, s, ends, j))
+            self._try(space, lambda s: fuse_linear(reading, s, ends))
         return self.gone
 
     def why_kept(self, layer: Layer) -> str:
@@ -145,15 +145,16 @@ class Operation:
             return "linear units and multiples are not merged through a concatenation"
         return "" if "is part of" in space.fixed else space.fixed
 
-    def _try(self, space: Space, change: Callable[[Space, Journal], list[Gone] | str]) -> None:
+    def _try(self, space: Space, change: Callable[[Space], list[Gone] | str]) -> None:
         if space.fixed:
             return
-        journal = Journal()
-        found = change(space, journal)
+        before, ends = Before(self.reading), dict(self.ends)
+        found = change(space)
         if isinstance(found, str):
             self.left[space] = found
         elif found and (why := self._fault()):
-            journal.undo()
+            before.restore()
+            self.ends.update(ends)
             self.left[space] = f"{', '.join(layer.path for layer in space.producers)}: {why}"
             space.fix(why)
         else:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..graph.channels import Layer, Reading, Space, steps_back
-from ..weights import Journal, add_to_bias, bias_of, columns, constant, cut, set_columns, weight_of
+from ..weights import add_to_bias, bias_of, columns, constant, cut, set_columns, weight_of
 from .observed import Ends
 from .record import Gone
 
@@ -19,7 +19,7 @@ def same_scale(reading: Reading) -> float:
     return ULPS * max((torch.finfo(kind).eps for kind in kinds), default=2.0**-52)
 
 
-def remove_quiet(reading: Reading, space: Space, ends: Ends, journal: Journal) -> list[Gone]:
+def remove_quiet(reading: Reading, space: Space, ends: Ends) -> list[Gone]:
     """Remove channels that say the same for all points, once it is in the next bias, and those that nobody reads."""
     if not space.readers:
         return []
@@ -35,12 +35,12 @@ def remove_quiet(reading: Reading, space: Space, ends: Ends, journal: Journal) -
         said = "" if why != "constant" else f"always {float(values[0][place]):.4g}, which is in the next bias"
         found += units(space, place, why, said)
     for reader, value in zip(space.readers, values, strict=True):
-        add_to_bias(reader.layer, constant(reader, torch.where(gone & still, value, 0.0)), journal)
-    cut(space, (~gone).nonzero()[:, 0], journal)
+        add_to_bias(reader.layer, constant(reader, torch.where(gone & still, value, 0.0)))
+    cut(space, (~gone).nonzero()[:, 0])
     return found
 
 
-def remove_multiples(reading: Reading, space: Space, journal: Journal) -> list[Gone]:
+def remove_multiples(reading: Reading, space: Space) -> list[Gone]:
     """Remove units whose weights and bias are a positive multiple of another's; their readers read the other more."""
     rows = _rows(reading, space)
     if rows is None or len(rows) < 2:
@@ -59,8 +59,8 @@ def remove_multiples(reading: Reading, space: Space, journal: Journal) -> list[G
         said = f"{float(factor[place]):.6g} times unit {int(space.kept[other])}, by its weights"
         found += units(space, place, "multiple", said)
     for reader in space.readers:
-        set_columns(reader, columns(reader, len(rows)) @ mix, journal)
-    cut(space, (~gone).nonzero()[:, 0], journal)
+        set_columns(reader, columns(reader, len(rows)) @ mix)
+    cut(space, (~gone).nonzero()[:, 0])
     return found
 
 
