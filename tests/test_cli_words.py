@@ -33,7 +33,7 @@ def test_every_command_knows_h(alive, command):
 
 @pytest.mark.contract
 def test_values_are_those_of_the_registries():
-    from alive import data, functional, nn, race
+    from alive import data, functional, nn
     from alive.penalties.schedule import SHAPES
     from alive.train import LOSSES, OPTIMISERS
     from alive_papers import benchmarks, clinic, experiments, study
@@ -51,7 +51,6 @@ def test_values_are_those_of_the_registries():
     assert sorted(studied.WHERE) == sorted(study.WHERE)
     assert list(studied.BENCHMARKS) == list(benchmarks.BENCHMARKS)
     assert list(studied.PATIENTS) == list(clinic.PATIENTS)
-    assert {*values.CURES, race.AS_IS} == set(race.RACED)
     assert list(studied.EXPERIMENTS) == list(experiments.EXPERIMENTS)
     kinds = {kind for each in experiments.EXPERIMENTS.values() for kind in each.architectures}
     assert sorted(studied.ARCHITECTURES) == sorted(kinds)
@@ -109,6 +108,7 @@ def completions(line: str) -> tuple[list[str], bool]:
         ("alive reproduce 003", ["003-T2"]),
         ("alive reproduce 003-T2 atl", ["atlas", "atlas-images"]),
         ("alive reproduce --on ", ["local", "ray"]),
+        ("alive cure 5x4 --cure r", ["rate/10", "rate/100", "rate/1000"]),
         ("alive clinic deep-", ["deep-conv", "deep-text", "deep-regression", "deep-gelu"]),
         ("alive bench p", ["penalty", "pipeline"]),
         ("alive data get ", list(studied.IMAGES)),

@@ -86,6 +86,33 @@ def test_a_plugged_in_finding_is_judged_shown_and_failed_on(plug_in, tmp_path):
     assert run(plug_in, code, tmp_path).splitlines() == ["['warning']", "True True", "[1, 0]", "0", "True"]
 
 
+CURED = """
+import torch
+from torch import nn
+import alive
+from alive.cures import CURES, NAMES, lines
+known = "lifted" in NAMES, "alive_plugin" in sys.modules
+def make():
+    return nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+x = torch.randn(40, 2)
+found = alive.cure(make, (x, (x[:, 0] > 0).long()), steps=8, seeds=1, cures=["lifted, rate/10"], jobs=1)
+code = lines("lifted, rate/10")
+model = make()
+names = {"model": model, "optimiser": torch.optim.SGD(model.parameters(), lr=0.1)}
+exec(code, names)
+print(*known, len(found["lifted, rate/10"].scores), float(model[0].bias[3]), names["optimiser"].param_groups[0]["lr"])
+print(code)
+"""
+
+
+def test_a_plugged_in_cure_is_raced_and_combined_and_its_lines_run_by_themselves(plug_in, tmp_path):
+    known, *code = run(plug_in, CURED, tmp_path).splitlines()
+    assert known.split()[:3] == ["True", "False", "1"]
+    assert [float(number) for number in known.split()[3:]] == pytest.approx([0.1, 0.01])
+    assert code[0] == "import torch, alive"
+    assert "        torch.nn.init.constant_(layer.bias, 0.1)" in code
+
+
 def test_names_are_known_before_anything_is_imported(plug_in, tmp_path):
     code = (
         "from alive.nn import INITIALISERS\n"

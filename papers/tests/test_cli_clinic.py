@@ -23,11 +23,11 @@ def rows(path: Path) -> list[Trial]:
 
 
 def test_it_treats_a_patient_and_goes_on_from_what_is_kept(alive) -> None:
-    words = ("clinic", "zeros", "--cure", "kaiming", "--cure", "nothing", "--seeds", "1", "--rows", "mine.sqlite")
+    words = ("clinic", "zeros", "--cure", "kaiming", "--cure", "as it is", "--seeds", "1", "--rows", "mine.sqlite")
     code, out, err = alive(*words)
     assert code == 0, err
     kept = rows(Path("mine.sqlite"))
-    assert [row.cure for row in kept] == ["healthy", "kaiming", "nothing"]
+    assert [row.cure for row in kept] == ["healthy", "kaiming", "as it is"]
     assert all(f"{row.score:.2f}" in out for row in kept)
     again = alive(*words)[1]
     assert rows(Path("mine.sqlite")) == kept

@@ -12,6 +12,7 @@ from ._version import __version__
 from .errors import AliveError, near
 
 if TYPE_CHECKING:
+    from . import cures as cures
     from . import data as data
     from . import diagnosis as diagnosis
     from . import findings as findings
@@ -66,6 +67,7 @@ _HOME = {
     "with_skips": "surgery",
 }
 _ROOMS = (
+    "cures",
     "data",
     "diagnosis",
     "findings",

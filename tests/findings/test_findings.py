@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from alive import findings
+from alive import cures, findings
+from alive.cures import ORDER, advised, named
+from alive.cures.treatment import Treatment
 from alive.diagnosis import Census, census
-from alive.diagnosis.advice.remedies import ORDER, REMEDIES, cures
 from alive.diagnosis.build import build
 from alive.findings import Finding, see_all
 from alive.findings.drowned import DROWNS
@@ -86,7 +87,7 @@ def test_each_kind_of_broken_network_gets_its_finding_and_the_best_cure(finding:
     assert first.measured_as == finding
     assert first.grave
     assert first.cures[0] == ORDER[finding][0]
-    assert REMEDIES[first.cures[0]].code[0] in first.advice
+    assert cures.code(first.cures[0])[0] in first.advice
     assert all(advice.advice.startswith(f"it may follow from {first.rule}") for advice in others if not advice.grave)
     assert first.advice.endswith("alive cure")
 
@@ -163,40 +164,32 @@ def test_a_healthy_network_gets_no_advice_of_weight() -> None:
 
 
 def test_cures_that_do_not_apply_are_not_named() -> None:
-    def named(model: nn.Module, finding: str) -> tuple[str, ...]:
-        return cures(finding, Census((), census(dense(1), X).points, input=None, build=build(model)))
+    def these(model: nn.Module, finding: str) -> tuple[str, ...]:
+        return advised(finding, Census((), census(dense(1), X).points, input=None, build=build(model)))
 
     plain = dense(3)
     thin = nn.Sequential(nn.Linear(4, 1), nn.ReLU(), nn.Linear(1, 1))
     normed = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
     computed = nn.Sequential(weight_norm(nn.Linear(4, 8)), nn.ReLU(), nn.Linear(8, 1))
-    assert "mirrored" in named(plain, "the signal is gone")
-    assert not any("mirrored" in name for name in named(thin, "the signal is gone"))
-    assert "batch norm" in named(plain, "explodes along skips")
-    assert "batch norm" not in named(normed, "explodes along skips")
-    assert not {"mirrored", "kaiming", "glorot", "batch norm"} & set(named(computed, "the signal is gone"))
-    assert named(plain, "inputs badly scaled") == ()  # nothing is known of the inputs: token ids, say
+    assert "mirrored" in these(plain, "the signal is gone")
+    assert not any("mirrored" in name for name in these(thin, "the signal is gone"))
+    assert "batch norm" in these(plain, "explodes along skips")
+    assert "batch norm" not in these(normed, "explodes along skips")
+    assert not {"mirrored", "kaiming", "glorot", "batch norm"} & set(these(computed, "the signal is gone"))
+    assert these(plain, "inputs badly scaled") == ()  # nothing is known of the inputs: token ids, say
     assert Finding("", measured_as="dead at the start").advice == BY_HAND
 
 
 @pytest.mark.parametrize("finding", ORDER)
 def test_every_cure_that_is_named_for_a_plain_model_runs_on_it(finding: str) -> None:
-    """Whatever advice prints, for a dense and a convolutional model, in the order of the print."""
-    import alive
-
+    """For a dense and a convolutional model."""
     conv = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 8), nn.ReLU(), nn.Linear(8, 1))
     for model, x in ((dense(2), X), (conv, torch.rand(9, 1, 8, 8))):
-        for name in cures(finding, census(model, x)):
-            names = {"alive": alive, "torch": torch, "model": model, "x": x, "loss": torch.zeros(())}
-            names["optimiser"] = torch.optim.SGD(model.parameters(), lr=0.1)
-            if name == "no penalty":
-                names["keep"] = alive.Jumpstart(model)
-            for line in REMEDIES[name].code:
-                names["model"].train()(x)  # each step begins with a pass
-                exec(line, names)
-            assert names["model"](x).isfinite().all()
-            if "keep" in names:
-                names["keep"].detach()
+        for name in advised(finding, census(model, x)):
+            owned = named("jumpstart") if name == "no penalty" else ()
+            with Treatment((*owned, *named(name)), model, lambda it: torch.optim.SGD(it.parameters(), lr=0.1), x) as on:
+                on.step(on.model.train()(x).square().mean())
+                assert on.model(x).isfinite().all()
 
 
 def test_a_model_that_has_left_its_start_is_known_by_its_biases() -> None:

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from alive.cures import AS_IS, ORDER
+from alive.diagnosis import census
 from alive.errors import AliveError
-from alive.race import AS_IS, Outcome, cure
+from alive.race import Outcome, cure
 from alive.race import race as module
 from alive.race.entry import FEWEST, opened
 from alive.race.laps import Lap, Laps, Mark
@@ -94,6 +96,13 @@ def test_where_there_is_nothing_to_learn_nothing_helps() -> None:
     assert "Nothing helps" in found.verdict
 
 
+def test_what_costs_least_is_raced_first() -> None:
+    names = module._chosen(census(dead(), X, gradient=True), None)
+    assert names[:5] == (AS_IS, "rate/10", "rate/100", "rate/1000", "clip")
+    assert names[-2:] == ORDER["dead at the start"][:2]
+    assert not {"weight/100", "no penalty", "glorot"} & set(names)
+
+
 # Who judges.
 
 
@@ -162,6 +171,22 @@ def test_an_optimiser_of_ones_own() -> None:
     assert found[AS_IS].mean > 0.9
     with pytest.raises(AliveError, match="gave a int, not a torch"):
         cure(dense, (X, Y), optimiser=lambda ps: 3)
+
+
+def test_where_chance_is_unknown_it_cannot_be_told_whether_it_trains() -> None:
+    def apart(output: Tensor, y: Tensor) -> Tensor:
+        """One less the correlation, which no constant has."""
+        a, b = output[:, 0] - output.mean(), y - y.mean()
+        return 1 - a @ b / (a.norm() * b.norm())
+
+    found = cure(dense, (X, X.sum(1)), loss=apart, steps=4, seeds=2, cures=["rate/10"], jobs=1)
+    assert (found.chance, found.kind, found.winner) == (None, "cannot tell", AS_IS)
+    assert "cannot be told" in found.verdict
+    assert "cannot tell" in str(found)
+    assert "cannot be told" in found.to_html()
+    assert found.to_dict()["arms"][0]["trains"] is None
+    better = cure(dead, (X, X.sum(1)), loss=apart, steps=60, seeds=2, lr=0.05, cures=["mirrored"], jobs=1)
+    assert (better.kind, better.winner) == ("can be better", "mirrored")
 
 
 class Two(nn.Module):
@@ -265,9 +290,26 @@ def arm(*scores: float | None) -> Arm:
     return Arm("a", tuple(laps), 9)
 
 
-def test_a_network_that_diverged_counts_as_chance() -> None:
+def test_a_network_that_diverged_is_worth_no_more_than_the_worst() -> None:
+    judge = Judge(True, 0.5, 1.0, 100, "accuracy").among([arm(0.9, None), arm(0.3)])
+    assert judge.mean(arm(0.9, None)) == pytest.approx(0.6)
+    assert judge.clearly_below(arm(None), arm(0.3))
+    assert not judge.clearly_below(arm(None), arm(None))
+    for scores in ((0.9, 0.3), (0.4,), (0.5, 0.5)):  # below chance, or at it
+        ranked = module._ranked(judge.among([arm(*scores)]), [arm(None, None), arm(*scores)])
+        assert ranked == [arm(*scores), arm(None, None)]
+    loss = Judge(False, None, None, 100, "loss")
+    assert module._ranked(loss.among([arm(9e9)]), [arm(None), arm(9e9)])[0] == arm(9e9)
+
+
+def test_who_trains_is_not_told_by_a_winner_at_chance_nor_without_chance() -> None:
     judge = Judge(True, 0.5, 1.0, 100, "accuracy")
-    assert judge.mean(arm(0.9, None)) == pytest.approx(0.7)
+    assert judge.trains(arm(0.52, 0.5), arm(0.52, 0.51)) == 0
+    assert Judge(False, None, None, 100, "loss").trains(arm(0.1), arm(0.1)) is None
+
+
+def test_networks_that_train_and_races_in_vain() -> None:
+    judge = Judge(True, 0.5, 1.0, 100, "accuracy")
     assert judge.trains(arm(0.9, None, 0.6), arm(1.0, 1.0)) == 1
     assert judge.in_vain(arm(0.52, 0.51))
     assert not judge.in_vain(arm(0.9, 0.8))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from alive.cures import AS_IS
 from alive.diagnosis import census
-from alive.race import AS_IS, cure
+from alive.race import cure
 
 FILE = Path(__file__).parents[2] / "examples" / "seven.py"
 SPEC = importlib.util.spec_from_file_location("seven", FILE)

@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from alive.cures import named
+from alive.cures.jumpstart import Weighed
 from alive.diagnosis import census
 from alive.findings.drowned import DROWNS
 from alive.findings.scale import FAR, LARGE, SMALL, UNEVEN, Limits, scale
-from alive.penalties import Jumpstart, pull
-from alive_papers.clinic import CURES, PATIENTS
+from alive_papers.clinic import PATIENTS
 from alive_papers.clinic.book import Book
-from alive_papers.clinic.case import Case, score, train
-from alive_papers.clinic.round import seen
+from alive_papers.clinic.case import Case, score, train, treated
+from alive_papers.clinic.round import pulled, seen
 from alive_papers.clinic.samples import friedman, plain
 
 CHANGES: dict[str, tuple[Limits, Callable[[Tensor, float], Tensor]]] = {
@@ -55,13 +56,6 @@ def test_the_limits_are_where_networks_stop_to_train(name: str) -> None:
     assert all(each < BAR for each in reached(name, limits.grave * 2))
 
 
-def pulls(case: Case) -> float:
-    """How hard the penalty pulls on a case as it stands."""
-    case.model.train()
-    with Jumpstart(case.model, **case.penalty) as keep:
-        return pull(case.model, keep, case.loss(case.model(case.sample.train_x), case.sample.train_y))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PATIENTS if name != "drowned"])
 @pytest.mark.filterwarnings("ignore:.*one unit")
@@ -70,16 +64,18 @@ def test_a_penalty_that_helped_hardly_pulls_after_training(name: str) -> None:
         if row.score is None or row.score < BOOK.bar(name):
             continue
         torch.manual_seed(row.seed)
-        case = CURES[row.cure].apply(PATIENTS[name].case(row.seed))
-        before = pulls(case)
-        train(case)
-        after = pulls(case)
+        case = PATIENTS[name].case(row.seed)
+        treatment = treated(case, row.cure)
+        before = pulled(case, treatment.model, treatment.keep)
+        train(case, treatment)
+        penalty = next(cure for cure in named(row.cure) if isinstance(cure, Weighed))
+        after = pulled(case, treatment.model, penalty.keep(treatment.model))
         print(f"{name}, {row.cure}, seed {row.seed}: {before:.3g} at the start, {after:.3g} after training")
         assert after < DROWNS / 10
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_penalty_that_drowned_the_task_pulls_hard_after_training(seed: int) -> None:
-    _, pulled = seen(PATIENTS["drowned"], seed)
-    assert pulled is not None
-    assert pulled > 10 * DROWNS
+    _, pull = seen(PATIENTS["drowned"], seed)
+    assert pull is not None
+    assert pull > 10 * DROWNS

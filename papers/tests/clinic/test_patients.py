@@ -7,13 +7,11 @@ import torch
 from sklearn.metrics import accuracy_score, r2_score
 from torch import nn
 
-import alive
-from alive.diagnosis.advice.remedies import ORDER, REMEDIES
-from alive.errors import AliveError
+from alive.cures import ORDER
 from alive.nn import initialise_
-from alive_papers.clinic import CURES, PATIENTS
-from alive_papers.clinic.case import WORST, Case, score, train
-from alive_papers.clinic.samples import flat_digits, friedman, moons, reviews
+from alive_papers.clinic import PATIENTS
+from alive_papers.clinic.case import WORST, Case, score, train, treated
+from alive_papers.clinic.samples import flat_digits, friedman, moons, plain, reviews
 
 FRESH = [name for name, patient in PATIENTS.items() if name not in ("died", "dead-code")]  # made without training
 
@@ -40,65 +38,12 @@ def test_there_are_many_kinds_of_patients_and_findings() -> None:
     assert {patient.finding for patient in PATIENTS.values()} < set(ORDER)
 
 
-def tried(name: str, **changes: object) -> Case:
-    torch.manual_seed(0)
-    case = Case(nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)), flat_digits(), seed=1).but(**changes)
-    return CURES[name].apply(case)
-
-
 @pytest.mark.parametrize("name", ["kaiming", "glorot", "mirrored"])
 def test_a_start_is_that_of_initialise(name: str) -> None:
-    twin = nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+    model, twin = plain(64, 8, 10), plain(64, 8, 10)
     initialise_(twin, name, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(weights(tried(name)), weights(Case(twin, flat_digits())))
-
-
-def test_cures_change_the_rate_the_clipping_and_the_penalty() -> None:
-    assert tried("rate/10").lr == pytest.approx(1e-4)
-    assert tried("rate/100").lr == pytest.approx(1e-5)
-    assert tried("clip").clip == 1.0
-    assert tried("UP mean").penalty == {"mode": "UP", "aggregate": "mean", "weight": 0.3}
-    heavy = {"mode": "U", "weight": 5.0}
-    assert tried("weight/100", penalty=heavy).penalty == {"mode": "U", "weight": 0.05}
-    assert tried("no penalty", penalty=heavy).penalty == {}
-
-
-@pytest.mark.parametrize("name", ["weight/100", "no penalty"])
-def test_a_penalty_that_is_not_there_cannot_be_changed(name: str) -> None:
-    with pytest.raises(AliveError, match="no penalty"):
-        tried(name)
-
-
-def test_token_ids_cannot_be_standardised() -> None:
-    with pytest.raises(AliveError, match="real points"):
-        CURES["standardise"].apply(PATIENTS["deep-text"].case(0))
-
-
-# What the advice prints is what the clinic did.
-
-
-@pytest.mark.twin
-@pytest.mark.parametrize("name", REMEDIES)
-def test_the_lines_of_a_remedy_do_what_the_cure_did(name: str) -> None:
-    """Run as printed, after `import alive, torch`; then weights, rate and penalty are those of the cure."""
-    penalty = {"weight": 7.0} if name == "no penalty" else {}
-    cured, plain = tried(name, penalty=penalty), tried("nothing", penalty=penalty)
-    before = weights(plain)
-    optimiser = torch.optim.Adam(plain.model.parameters(), lr=plain.lr)
-    names = {"alive": alive, "torch": torch, "model": plain.model, "x": plain.sample.train_x, "optimiser": optimiser}
-    names |= {"loss": torch.zeros(()), **({"keep": alive.Jumpstart(plain.model, **penalty)} if penalty else {})}
-    torch.manual_seed(1)  # the seed of the case, for starts
-    for line in REMEDIES[name].code:
-        names["model"].train()(names["x"])  # each step begins with a pass
-        exec(line, names)
-    assert optimiser.param_groups[0]["lr"] == pytest.approx(cured.lr)
-    assert [type(part) for part in names["model"].modules()] == [type(part) for part in cured.model.modules()]
-    assert torch.equal(weights(plain.but(model=names["model"])), weights(cured))
-    starts = {"torch", "kaiming", "glorot", "mirrored"} & set(name.split(", "))
-    assert torch.equal(weights(plain), before) == (not starts)
-    if cured.penalty:
-        assert repr(names["keep"]) == repr(alive.Jumpstart(cured.model, **cured.penalty))
-    assert bool(list(alive.taps.watchers(plain.model))) == bool(cured.penalty)
+    treated(Case(model, flat_digits(), seed=1), name)
+    assert torch.equal(weights(Case(model, flat_digits())), weights(Case(twin, flat_digits())))
 
 
 # Scores and training.

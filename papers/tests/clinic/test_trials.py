@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import statistics
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from alive.diagnosis.advice.remedies import ORDER
+from alive.cures import ORDER
 from alive.errors import AliveError
-from alive_papers.clinic import ADVICE, CURES, HEALTHY, PATIENTS, Book, Trial, Trials, run, treat, trials
-from alive_papers.clinic.evidence import ranking, shown_by
+from alive_papers.clinic import ADVICE, HEALTHY, PATIENTS, TRIED, Book, Trial, Trials, run, treat, trials
+from alive_papers.clinic.evidence import ranking, shown_by, write_order
 from alive_papers.clinic.round import advised
 from alive_papers.clinic.tables import END, START, document, markdown
 from alive_papers.clinic.trial import UNSEEN
@@ -34,18 +35,18 @@ def test_a_cure_that_cannot_be_applied_says_why() -> None:
 
 
 def test_what_is_finished_is_kept_and_not_tried_again(tmp_path: Path) -> None:
-    asked = trials(["zeros"], ["nothing", "rate/10"], 1)
-    assert asked == [("zeros", HEALTHY, 0), ("zeros", "nothing", 0), ("zeros", "rate/10", 0)]
+    asked = trials(["zeros"], ["as it is", "rate/10"], 1)
+    assert asked == [("zeros", HEALTHY, 0), ("zeros", "as it is", 0), ("zeros", "rate/10", 0)]
 
     def stop(row: Trial) -> None:
-        if row.cure == "nothing":
+        if row.cure == "as it is":
             raise KeyboardInterrupt
 
     with Trials(tmp_path / "rows.sqlite") as store:
         with pytest.raises(KeyboardInterrupt):
             run(asked, store, stop)
         kept = store.all()
-        assert [row.cure for row in kept] == [HEALTHY, "nothing"]
+        assert [row.cure for row in kept] == [HEALTHY, "as it is"]
         done = run(asked, store, lambda row: None)
         assert store.all() == done
         assert done[:2] == kept  # to the second: they were not tried again
@@ -79,19 +80,19 @@ def test_a_book_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_the_first_choice_is_judged_on_other_seeds_than_it_was_chosen_on() -> None:
-    chosen = {row.seed for row in BOOK.rows if row.cure in CURES}
+    chosen = {row.seed for row in BOOK.rows if row.cure in TRIED}
     assert chosen.isdisjoint(row.seed for row in BOOK.rows if row.cure == ADVICE)
 
 
 def test_every_cure_was_tried_on_every_patient_with_three_seeds() -> None:
     places = {(row.patient, row.cure, row.seed) for row in BOOK.rows}
-    assert places == set(trials(list(PATIENTS), [*CURES, ADVICE], 3))
+    assert places == set(trials(list(PATIENTS), [*TRIED, ADVICE], 3))
     assert len(BOOK.rows) == len(places)
 
 
 @pytest.mark.parametrize("patient", PATIENTS)
 def test_patients_do_not_train_as_they_are(patient: str) -> None:
-    assert BOOK.summary(patient, "nothing").trains == 0
+    assert BOOK.summary(patient, "as it is").trains == 0
     scores = [row.score for row in BOOK.rows if (row.patient, row.cure) == (patient, HEALTHY)]
     chance = PATIENTS[patient].sample.chance
     assert BOOK.bar(patient) == pytest.approx((chance + statistics.fmean(scores)) / 2)
@@ -116,6 +117,11 @@ def test_the_order_of_the_cures_is_that_of_the_table(finding: str) -> None:
     first = ORDER[finding][0]
     trained = [BOOK.summary(patient, first).trains for patient in shown_by(finding)]
     assert sum(trained) >= 2 * len(trained)  # of three networks each
+
+
+def test_the_order_is_written_as_the_file_of_the_cures_has_it(tmp_path: Path) -> None:
+    write_order(BOOK, tmp_path / "order.json")
+    assert (tmp_path / "order.json").read_bytes() == (files("alive.cures") / "order.json").read_bytes()
 
 
 def test_the_first_choice_trains_most_patients() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..cures import AS_IS, BOTH, CURES, NAMES
 from ..errors import AliveError
 from . import values
 from .own import Args, MayBeData, Points, Target, Traceback, loss_of, note, traced
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .sources import Typed
 
 STORE = Path("alive-cure.sqlite")
+RACED = (*(name for name, each in CURES.own.items() if each.raced and name != AS_IS), BOTH)
 
 
 def cure(
@@ -52,8 +54,9 @@ def cure(
         list[str] | None,
         typer.Option(
             "--cure",
-            help="Only this cure, such as mirrored, beside the network as it is; as often as needed.",
-            autocompletion=completing(values.CURES),
+            help=f"Only this cure beside the network as it is, as often as needed. By default {'; '.join(RACED)}; and "
+            "what the census advises.",
+            autocompletion=completing(NAMES),
         ),
     ] = None,
     store: Annotated[Path, typer.Option(help="File that keeps finished runs, to go on from after Ctrl-C.")] = STORE,
@@ -67,8 +70,7 @@ def cure(
 ) -> None:
     """Race the cures that apply to a model, at equal budget on its own data and loss, and print the lines that win.
 
-    As it is, mirrored start, Jumpstart, both, batch norm, skips, Farkas layers, a lower rate, standardised inputs, and
-    what the census advises. Judged on held-out points. Losers are stopped early; Ctrl-C keeps what is finished.
+    Judged on held-out points. Losers are stopped early; Ctrl-C keeps what is finished.
     """
     from .. import race
     from ..files import expect_writable

@@ -20,10 +20,5 @@ SHAPES = ("constant", "linear", "cosine")
 FORMATS = ("table", "json", "sarif", "junit", "markdown")
 LOSSES = ("ce", "bce", "mse")
 OPTIMISERS = ("adam", "sgd")
-CURES = (
-    *("mirrored", "jumpstart", "mirrored, jumpstart", "batch norm", "skips", "farkas", "rate/10", "standardise"),
-    *("kaiming", "glorot", "U sum", "P sum", "UP sum", "U mean", "UP mean", "torch, rate/10"),
-    *("kaiming, rate/10", "mirrored, rate/10", "mirrored, UP mean", "standardise, kaiming"),
-)
 RULES = (*(f"ALV0{n:02}" for n in range(1, 18)), *(f"ALV10{n}" for n in range(1, 7)), *added("alive.findings"))
 SCHEMAS = ("census", "shrink")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..diagnosis.advice.remedies import EACH_STEP, REMEDIES, cures
+from ..cures import advised, code, words
 from ..diagnosis.record import Census, LayerCensus
 from ..taps.selections import UNIT
 
@@ -71,26 +71,20 @@ class Finding:
     @property
     def options(self) -> list[tuple[str, tuple[str, ...]]]:
         """What to do, one thing or another: each in words, with its lines of code."""
-        best = [(REMEDIES[name].words, REMEDIES[name].code) for name in self.cures[: 2 if self.grave else 1]]
+        best = [(words(name), code(name)) for name in self.cures[: 2 if self.grave else 1]]
         best = best or [(BY_HAND if self.measured_as else "", self.code)]
         best += [RACE] if self.grave and self.measured_as else []
-        words = [f"{self.do} {best[0][0]}".strip(), *(words for words, _ in best[1:])]
-        return [(say, tuple(map(_placed, code))) for say, (_, code) in zip(words, best, strict=True)]
+        return [(f"{self.do} {best[0][0]}".strip(), best[0][1]), *best[1:]]
 
     @property
     def advice(self) -> str:
         """The same in one line."""
-        return ". Or else ".join(f"{words}: {'; '.join(code)}" if code else words for words, code in self.options)
-
-
-def _placed(line: str) -> str:
-    """A line to copy, with a word on where it belongs if that is into every training step."""
-    return f"{line}  # in each step" if line in EACH_STEP else line
+        return ". Or else ".join(f"{say}: {'; '.join(lines)}" if lines else say for say, lines in self.options)
 
 
 def measured(name: str, found: str, census: Census, *places: Place, do: str = "", grave: bool = True) -> Finding:
     """A finding for which the clinic has measured cures."""
-    return Finding(found, do, (), grave, name, cures(name, census), places)
+    return Finding(found, do, (), grave, name, advised(name, census), places)
 
 
 def in_part(found: str, census: Census, places: Sequence[Place], do: str) -> Finding:

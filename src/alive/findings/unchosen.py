@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..diagnosis.advice.remedies import ADDED
 from ..diagnosis.record import Census
 from ..taps.selections import CODE, EXPERT, LATENT, NOUNS
 from .dead_units import worst_dead
@@ -13,7 +12,10 @@ CHOSEN_AGAIN = {
     CODE: "set dead codes to inputs of the quantiser",
     EXPERT: "add a loss that balances the load of the router",
 }
-LIFTED = 'keep = alive.Jumpstart(model, weight=1e-3, mode="U", against="death")', ADDED
+LIFTED = (
+    'keep = alive.Jumpstart(model, weight=1e-3, mode="U", against="death")',
+    "loss = loss + keep.penalty()  # in each step",
+)
 UNSCORED = (
     "take fewer of them, or add a loss on the entropy of what is chosen: they show no scores that could be lifted"
 )

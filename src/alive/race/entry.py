@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakSet
@@ -26,7 +26,7 @@ from ..train.losses import Loss
 from ..train.points import First
 from ..train.settings import groups
 
-Optimiser = Callable[[nn.Module, Sequence[nn.Parameter]], torch.optim.Optimizer]
+Optimiser = Callable[[nn.Module], torch.optim.Optimizer]
 Own = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 HELD_OUT = 5  # one point of so many judges, where data have no test points
@@ -142,7 +142,7 @@ def opened(
         x,
         dtype,
         chance,
-        _key(model, seen, task, held, (steps, size, chosen(model, _trained(name, model)))),
+        _key(model, seen, task, held, (steps, size, chosen(model))),
         (*task.said, *notes, *said),
         made,
     )
@@ -152,11 +152,11 @@ def opened(
 def _optimiser(settings: Settings, wanted: str | Own) -> Optimiser:
     """What makes the optimiser of a model: one by name, or the user's own."""
     if isinstance(wanted, str):
-        return lambda model, trained: OPTIMISERS[settings.optimiser](groups(model, trained, settings), settings)
+        return lambda model: OPTIMISERS[settings.optimiser](groups(model, trained(model), settings), settings)
 
-    def own(model: nn.Module, trained: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+    def own(model: nn.Module) -> torch.optim.Optimizer:
         try:
-            made = wanted(trained)
+            made = wanted(trained(model))
         except Exception as error:
             raise fault("making the optimiser", error) from error
         if not isinstance(made, torch.optim.Optimizer):
@@ -167,6 +167,11 @@ def _optimiser(settings: Settings, wanted: str | Own) -> Optimiser:
         return made
 
     return own
+
+
+def trained(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of a model that are trained."""
+    return [p for p in model.parameters() if p.requires_grad]
 
 
 def _placed(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -205,7 +210,7 @@ def _same(name: str) -> AliveError:
 
 def _expect_fresh(name: str, model: nn.Module, other: nn.Module) -> tuple[str, ...]:
     """Refuse two models that share weights; say so where two seeds give the same ones."""
-    _trained(name, model)
+    _expect_trained(name, model)
     ours, theirs = list(model.parameters()), list(other.parameters())
     if any(a is b for a in ours for b in theirs):
         raise _same(name)
@@ -216,16 +221,14 @@ def _expect_fresh(name: str, model: nn.Module, other: nn.Module) -> tuple[str, .
     return (said,) if alike else ()
 
 
-def _trained(name: str, model: nn.Module) -> list[nn.Parameter]:
-    trained = [p for p in model.parameters() if p.requires_grad]
-    if not trained:
+def _expect_trained(name: str, model: nn.Module) -> None:
+    if not trained(model):
         raise AliveError(f"the model of {name} has no parameter to train", "Let some of its weights require gradients")
-    if any(isinstance(p, nn.UninitializedParameter) for p in trained):
+    if any(isinstance(p, nn.UninitializedParameter) for p in trained(model)):
         raise AliveError(
             f"the model of {name} has lazy layers, which have no weights yet",
             "Run it on an example before it is returned",
         )
-    return trained
 
 
 # The data.

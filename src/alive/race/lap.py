@@ -11,14 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..cures import AS_IS, named
+from ..cures.treatment import Treatment
 from ..diagnosis import Census, census
 from ..diagnosis.record import Tally
 from ..errors import AliveError
 from ..findings.rules import verdict
 from ..train import Points
-from .arms import AS_IS, Treated, treated
 from .crew import Tell
-from .entry import Entry
+from .entry import Entry, trained
 from .laps import Job, Lap, Mark
 
 AT_ONCE = 1000  # points of one pass that is not learned from
@@ -34,17 +35,15 @@ def raced(entry: Entry, job: Job, earlier: Lap | None, tell: Tell) -> Lap:
         torch.manual_seed(seed)
         model = entry.fresh(seed)
         try:
-            subject = treated(arm, model, entry.x)
-            run = _Run(entry, subject, seed, earlier.marks if earlier else ())
-            before = earlier.before if earlier else _said(entry, run.model)
-            marks, stopped = run.to(steps, tell)
+            with Treatment(named(arm), model, entry.optimiser, entry.x) as treatment:
+                run = _Run(entry, treatment, seed, earlier.marks if earlier else ())
+                before = earlier.before if earlier else _said(entry, run.model)
+                marks, stopped = run.to(steps, tell)
+                after = None if stopped else _said(entry, run.model)
         except AliveError as refused:
             if arm == AS_IS:
                 raise
             return Lap(entry.key, arm, seed, steps, refused=refused.cause)
-        after = None if stopped else _said(entry, run.model)
-        if subject.keep is not None:
-            subject.keep.detach()
     seconds = round(time.perf_counter() - began, 2)
     return Lap(entry.key, arm, seed, steps, tuple(marks), before, after, stopped=stopped, seconds=seconds)
 
@@ -52,13 +51,10 @@ def raced(entry: Entry, job: Job, earlier: Lap | None, tell: Tell) -> Lap:
 class _Run:
     """A network on its way."""
 
-    def __init__(self, entry: Entry, subject: Treated, seed: int, known: tuple[Mark, ...]) -> None:
-        self.entry, self.subject, self.model = entry, subject, subject.model
+    def __init__(self, entry: Entry, treatment: Treatment, seed: int, known: tuple[Mark, ...]) -> None:
+        self.entry, self.treatment, self.model = entry, treatment, treatment.model
         self.known = {mark.step: mark for mark in known}
-        trained = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimiser = entry.optimiser(self.model, trained)
-        subject.slow(self.optimiser)
-        self.points = Points(entry.data, trained[0])
+        self.points = Points(entry.data, trained(self.model)[0])
         self.batches = _batches(len(entry.data.train_y), entry.batch_size, seed)
 
     def to(self, steps: int, tell: Tell) -> tuple[list[Mark], str]:
@@ -78,17 +74,12 @@ class _Run:
         return marks, ""
 
     def _step(self, numbers: Tensor) -> float:
-        """One step, as any script takes it; a loss that is not finite does not touch the weights."""
+        """One step, as any script takes it; the loss of the task, or the whole loss where that is not finite."""
         self.model.train()
         inputs, y = self.points.batch(numbers)
         task = self.entry.task.loss(self.points.answer(self.model, inputs), y)
-        loss = self.subject.loss(task)
-        if not bool(loss.isfinite()):
-            return float(loss)
-        self.optimiser.zero_grad()
-        loss.backward()
-        self.optimiser.step()
-        return float(task)
+        loss = self.treatment.step(task)
+        return float(task if loss.isfinite() else loss)
 
     def _mark(self, step: int, losses: list[float]) -> Mark:
         """How it stands; chance is left as it was, so that looking changes nothing."""

@@ -13,7 +13,7 @@ import torch
 from jinja2 import Environment, PackageLoader
 
 from .._version import __version__
-from .arms import AS_IS, changes, remedy
+from ..cures import AS_IS, changes, words
 from .laps import Lap, Mark
 from .result import Arm, Outcome, cells, number
 
@@ -45,12 +45,12 @@ def page(outcome: Outcome, command: str = "") -> str:
         outcome=outcome,
         title=f"Cures for {outcome.model} on {outcome.data}",
         columns=("cure", outcome.measure, "trains", "steps", "dead units", "dead points"),
-        rows=[(cells(arm), remedy(arm.name).words, changes(arm.name)) for arm in ran],
+        rows=[(cells(arm), words(arm.name), changes(arm.name)) for arm in ran],
         refused=[arm for arm in outcome.arms if arm.refused],
         charts=charts(outcome, ran),
         colours={arm.name: place for place, arm in enumerate(ran)},
         censuses=_censuses(outcome),
-        winner=remedy(outcome.winner),
+        winner=words(outcome.winner),
         shown=number,
         command=command,
         made=f"{date.today().isoformat()} by alive {__version__}, torch {torch.__version__}",

@@ -14,18 +14,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..diagnosis import census
+from ..cures import AS_IS, BOTH, CURES, named
+from ..diagnosis import Census, census
 from ..errors import AliveError, expect
 from ..feed.threads import few_threads
 from ..processes import LOOK, cores
 from ..screen import bars
 from ..train.losses import Loss
 from . import crew
-from .arms import AS_IS, chosen
 from .entry import Entry, Own, opened
 from .lap import LOOKED_AT, raced
 from .laps import Job, Lap, Laps
-from .result import BETTER, CURED, IN_VAIN, WELL, Arm, Judge, Outcome, number, scored
+from .result import BETTER, CURED, IN_VAIN, UNKNOWN, WELL, Arm, Judge, Outcome, number, scored
+
+NAMED = 2  # cures of the advice that are raced, as many as a census speaks of
 
 
 def cure(
@@ -89,7 +91,7 @@ def cure(
             entry = replace(entry, notes=(*entry.notes, kept.carried))
         on_cpu = all(p.device.type == "cpu" for p in model.parameters())
         race = _Race(entry, range(seed, seed + seeds), kept, (jobs or cores()) if on_cpu else 1, progress)
-        done = race.run(chosen(found, cures))
+        done = race.run(_chosen(found, cures))
     how = optimiser if isinstance(optimiser, str) else "an optimiser of your own"
     rate = f" at {lr:g}" if isinstance(optimiser, str) else ""
     return _outcome(entry, done, tuple(race.seeds), f"{how}{rate}, batches of {entry.batch_size}")
@@ -102,6 +104,16 @@ def judge_of(entry: Entry) -> Judge:
     return Judge(entry.larger, entry.chance, perfect, judges, entry.task.score.name)
 
 
+def _chosen(found: Census, wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """The cures of a race: those asked for, or all that are raced and the first of those advised; and the control."""
+    if wanted is None:
+        advised = next((each.cures for each in found.findings if each.cures and each.grave), ())
+        wanted = (*(name for name, each in CURES.items() if each.raced), BOTH, *advised[:NAMED])
+    for name in wanted:
+        named(name)  # refuses what is not known
+    return tuple(dict.fromkeys((AS_IS, *wanted)))
+
+
 class _Race:
     """Arms by seeds, rung by rung."""
 
@@ -109,7 +121,6 @@ class _Race:
         self, entry: Entry, seeds: Sequence[int], store: Laps | None, processes: int, progress: bool | None
     ) -> None:
         self.entry, self.seeds, self.store, self.processes = entry, seeds, store, processes
-        self.judge = judge_of(entry)
         self.laps: dict[Job, Lap] = {}
         self._read()
         self.bar = bars(show=progress)
@@ -125,8 +136,9 @@ class _Race:
                 arms = [self._arm(arm, steps) for arm in left]
                 _expect_some(arms)
                 refused = [arm for arm in arms if arm.refused]
-                going = self._ranked([arm for arm in arms if not arm.refused])
-                kept = going if steps == self.entry.steps else self._kept(going)
+                judge = judge_of(self.entry).among(arms)
+                going = _ranked(judge, [arm for arm in arms if not arm.refused])
+                kept = going if steps == self.entry.steps else _kept(judge, going)
                 done = [*(arm for arm in going if arm not in kept), *done, *refused]
                 left = [arm.name for arm in kept]
         return [*kept, *done]
@@ -179,18 +191,20 @@ class _Race:
     def _arm(self, name: str, steps: int) -> Arm:
         return Arm(name, tuple(self.laps[name, seed, steps] for seed in self.seeds), steps)
 
-    def _ranked(self, arms: Sequence[Arm]) -> list[Arm]:
-        return sorted(arms, key=lambda arm: (-self.judge.mean(arm), arm.name != AS_IS))  # of equals, no cure
 
-    def _kept(self, ranked: Sequence[Arm]) -> list[Arm]:
-        """The better half, who is not clearly below the best, and the control."""
-        half = math.ceil(len(ranked) / 2)
-        best = ranked[0]
-        return [
-            arm
-            for place, arm in enumerate(ranked)
-            if place < half or arm.name == AS_IS or not self.judge.clearly_below(arm, best)
-        ]
+def _ranked(judge: Judge, arms: Sequence[Arm]) -> list[Arm]:
+    """The best first: of equals who diverged least, then no cure, then the cheaper one."""
+    return sorted(arms, key=lambda arm: (-judge.mean(arm), arm.stopped, arm.name != AS_IS))
+
+
+def _kept(judge: Judge, ranked: Sequence[Arm]) -> list[Arm]:
+    """The better half, who is not clearly below the best, and the control."""
+    half, best = math.ceil(len(ranked) / 2), ranked[0]
+    return [
+        arm
+        for place, arm in enumerate(ranked)
+        if place < half or arm.name == AS_IS or not judge.clearly_below(arm, best)
+    ]
 
 
 def _expect_some(arms: Sequence[Arm]) -> None:
@@ -207,9 +221,8 @@ def _expect_some(arms: Sequence[Arm]) -> None:
 
 
 def _outcome(entry: Entry, arms: Sequence[Arm], seeds: tuple[int, ...], settings: str) -> Outcome:
-    judge = judge_of(entry)
-    ran = [arm for arm in arms if not arm.refused]
-    finals = [arm for arm in ran if arm.steps == entry.steps]
+    finals = [arm for arm in arms if not arm.refused and arm.steps == entry.steps]
+    judge = judge_of(entry).among(finals)
     best = finals[0]
     told = [replace(arm, trains=0 if arm.refused else judge.trains(arm, best)) for arm in arms]
     control = next(arm for arm in told if arm.name == AS_IS)
@@ -250,11 +263,16 @@ def _judged(entry: Entry, judge: Judge, control: Arm, best: Arm) -> tuple[str, s
             f"{best.name}: {what} {scored(best)}, chance {number(entry.chance)}). Look at the targets, at the learning "
             "rate, and whether more steps change it."
         )
+    gain = f"{what} {scored(best)} instead of {scored(control)}"
+    if judge.chance is None:
+        cannot = "Whether it trains cannot be told, for it is not known what one answer for all points can reach; "
+        if judge.clearly_below(control, best):
+            return BETTER, f"{cannot}{best.name} does better than the network as it is: {gain}."
+        return UNKNOWN, f"{cannot}no cure is clearly better than the network as it is ({what} {scored(control)})."
     n = len(control.laps)
     if control.trains == n and not judge.clearly_below(control, best):
         rest = "" if best.name == AS_IS else f"; the best, {best.name}, has {scored(best)}, which is not clearly better"
         return WELL, f"Nothing is wrong: as it is, it trains to {what} {scored(control)}{rest}."
-    gain = f"{what} {scored(best)} instead of {scored(control)}"
     if control.trains == n:
         return BETTER, f"It trains as it is, and {best.name} trains it better: {gain}."
     how = "does not train" if not control.trains else f"trains in {control.trains} of {n} seeds"

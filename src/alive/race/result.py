@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from typing import Any
 
@@ -13,14 +14,15 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from ..cures import changes, lines, words
 from ..screen import Screen
-from .arms import changes, lines, remedy
 from .laps import Lap
 
 CLEAR = 2.0  # standard errors: the best of several arms is ahead of the others by one or two through chance alone
 LITTLE = 0.1  # of the way from chance to perfect: less is nothing learned
 
 WELL, BETTER, CURED, IN_VAIN = "nothing is wrong", "can be better", "cured", "nothing helps"
+UNKNOWN = "cannot tell"  # nothing is clearly better than as it is, and what chance reaches is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +30,13 @@ class Arm:
     """One arm over its seeds, as far as it was run.
 
     steps   after which it was judged; fewer than all where it was stopped as a loser
-    trains  of its networks, those at least half way from chance to the winner
+    trains  of its networks, those at least half way from chance to the winner; None where chance is not known
     """
 
     name: str
     laps: tuple[Lap, ...]
     steps: int
-    trains: int = 0
+    trains: int | None = 0
 
     @property
     def refused(self) -> str:
@@ -66,8 +68,8 @@ class Arm:
 class Outcome:
     """A finished race.
 
-    kind     nothing is wrong | can be better | cured | nothing helps
-    winner   the arm that won; "as it is" where nothing is wrong or nothing helps
+    kind     nothing is wrong | can be better | cured | nothing helps | cannot tell
+    winner   the arm that won; "as it is" where nothing is better
     measure  what a score is: accuracy, r2 or loss
     arms     the best first
     """
@@ -126,7 +128,7 @@ class Outcome:
             self.verdict, style={CURED: "bold green", WELL: "green", IN_VAIN: "bold red"}.get(self.kind, "yellow")
         )
         if self.code:
-            yield Text(f"{remedy(self.winner).words}; {changes(self.winner)}. The lines to take over:")
+            yield Text(f"{words(self.winner)}; {changes(self.winner)}. The lines to take over:")
             yield Text(self.code, style="cyan")
 
 
@@ -152,7 +154,7 @@ def cells(arm: Arm) -> list[str]:
     return [
         arm.name,
         scored(arm),
-        f"{arm.trains} of {len(arm.laps)}",
+        UNKNOWN if arm.trains is None else f"{arm.trains} of {len(arm.laps)}",
         f"{arm.steps:,}",
         _way(arm, "units"),
         _way(arm, "points"),
@@ -204,20 +206,29 @@ def _plain(arm: Arm) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """How arms are compared: by the mean score over seeds; a network that diverged counts as chance."""
+    """How arms are compared: by the mean score over seeds; a network that diverged is worth no more than the worst.
+
+    worst  what that is worth, of all networks of the race that did not diverge, and of chance
+    """
 
     larger: bool
     chance: float | None
     perfect: float | None
     judges: int
     measure: str
+    worst: float = -math.inf
+
+    def among(self, arms: Sequence[Arm]) -> Judge:
+        """The same, who has seen these arms."""
+        known = [
+            score for score in (self.chance, *(score for arm in arms for score in arm.scores)) if score is not None
+        ]
+        return replace(self, worst=min(map(self.worth, known), default=-math.inf))
 
     def worth(self, score: float | None) -> float:
         """A score on a scale on which more is better."""
         if score is None:
-            score = self.chance
-        if score is None:
-            return -math.inf
+            return self.worst
         return score if self.larger else -score
 
     def mean(self, arm: Arm) -> float:
@@ -233,12 +244,16 @@ class Judge:
 
     def clearly_below(self, arm: Arm, best: Arm) -> bool:
         """Whether an arm is worse than another by more than two standard errors of the difference."""
+        if not arm.scores:
+            return bool(best.scores)
         return self.mean(arm) + CLEAR * math.hypot(self.noise(arm), self.noise(best)) < self.mean(best)
 
-    def trains(self, arm: Arm, best: Arm) -> int:
-        """Networks that are at least half way from chance to the best arm."""
+    def trains(self, arm: Arm, best: Arm) -> int | None:
+        """Networks that are at least half way from chance to the best arm; none of them where that is at chance too."""
         if self.chance is None:
-            return len(arm.scores)
+            return None
+        if self.in_vain(best):
+            return 0
         bar = self.worth(self.chance) + (self.mean(best) - self.worth(self.chance)) / 2
         return sum(self.worth(score) >= bar for score in arm.scores)
 

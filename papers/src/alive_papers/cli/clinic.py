@@ -35,24 +35,25 @@ def clinic(
         "alive-clinic.sqlite"
     ),
     record: Annotated[Path | None, typer.Option(hidden=True, help="File for the book of all rows.")] = None,
+    order: Annotated[Path | None, typer.Option(hidden=True, help="File for the order of the cures.")] = None,
     document: Annotated[Path | None, typer.Option(hidden=True, help="Document to write the tables into.")] = None,
 ) -> None:
     """Try cures on broken networks of many kinds; what is finished is kept, and not tried again."""
     from .. import clinic as ward
-    from ..clinic import tables
+    from ..clinic import evidence, tables
 
     for name in patients or []:
         expect_one_of("patient", name, ward.PATIENTS)
     for name in cures or []:
-        expect_one_of("cure", name, [*ward.CURES, ward.ADVICE])
+        expect_one_of("cure", name, [*ward.TRIED, ward.ADVICE])
     expect([(not (patients and everyone), "name patients or say --all, not both")])
     names = list(ward.PATIENTS) if everyone else patients or []
-    if not names and record is None and document is None:
+    if not names and not (record or order or document):
         expect([(not cures, "--cure needs a patient; name one, or say --all")])
         _show_recorded()
         return
     if names:
-        asked = ward.trials(names, cures or [*ward.CURES, ward.ADVICE], seeds)
+        asked = ward.trials(names, cures or [*ward.TRIED, ward.ADVICE], seeds)
         with interruptible():
             done = _treated(asked, rows)
         book = ward.Book(tuple(done))
@@ -62,6 +63,9 @@ def clinic(
         with ward.Trials(rows) as store:
             ward.made(store.all(), f"alive clinic --all --seeds {seeds}").write(record)
         put(record)
+    if order is not None:
+        evidence.write_order(ward.Book.read(record), order)
+        put(order)
     if document is not None:
         tables.document(ward.Book.read(record), document)
         put(document)

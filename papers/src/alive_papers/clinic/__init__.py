@@ -4,15 +4,14 @@ What the advice of a census says was measured here: `docs/advice.md` has the tab
 """
 
 from .book import Book, Trials, made, run
-from .cures import CURES
 from .patients import PATIENTS
-from .trial import ADVICE, HEALTHY, Trial, treat, trials
+from .trial import ADVICE, HEALTHY, TRIED, Trial, treat, trials
 
 __all__ = [
     "ADVICE",
-    "CURES",
     "HEALTHY",
     "PATIENTS",
+    "TRIED",
     "Book",
     "Trial",
     "Trials",

@@ -18,9 +18,8 @@ from alive.processes import LOOK
 from alive.store import Records, typed
 
 from ..run.machine import hardware, versions
-from .cures import CURES
 from .patients import PATIENTS
-from .trial import ADVICE, HEALTHY, Trial, treat
+from .trial import ADVICE, HEALTHY, TRIED, Trial, treat
 
 OURS = "recorded.json"
 
@@ -133,7 +132,7 @@ def _line(row: Trial) -> str:
 
 def made(rows: Iterable[Trial], command: str) -> Book:
     """A book of rows made today, here, by a command; those of this version, by patient, cure and seed."""
-    hard, cures = hardware(), [HEALTHY, *CURES, ADVICE]
+    hard, cures = hardware(), [HEALTHY, *TRIED, ADVICE]
     kept = [row for row in rows if row.version == __version__ and row.patient in PATIENTS and row.cure in cures]
     kept.sort(key=lambda row: (list(PATIENTS).index(row.patient), cures.index(row.cure), row.seed))
     return Book(

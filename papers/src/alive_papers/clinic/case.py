@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from alive.penalties import Jumpstart
+from alive.cures import AS_IS, named
+from alive.cures.jumpstart import Weighed
+from alive.cures.treatment import Treatment
 
 from .samples import Sample
 
@@ -28,8 +29,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 class Case:
     """A model as its owner trains it.
 
-    penalty   keywords of `Jumpstart`, if it is trained with one
-    clip      the largest norm of a gradient, if it is clipped
+    penalty   the owner's own, if there is one
     extra     what the owner adds to the loss by himself, from model and inputs
     """
 
@@ -39,8 +39,7 @@ class Case:
     optimiser: str = "adam"
     epochs: int = 10
     batch_size: int = 64
-    clip: float | None = None
-    penalty: Mapping[str, Any] = field(default_factory=dict)
+    penalty: Weighed | None = None
     extra: Callable[[nn.Module, Tensor], Tensor] | None = None
     seed: int = 0
 
@@ -53,34 +52,33 @@ class Case:
         return replace(self, **changes)
 
 
-def train(case: Case) -> None:
+def treated(case: Case, cure: str = AS_IS) -> Treatment:
+    """The case under a cure; AliveError where it cannot be applied."""
+    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[case.optimiser]
+    cures = (*([case.penalty] if case.penalty else []), *named(cure))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(case.seed)
+        return Treatment(
+            cures,
+            case.model,
+            lambda model: kind(model.parameters(), lr=case.lr, fused=True),  # the same steps, in half the time
+            case.sample.train_x,
+        )
+
+
+def train(case: Case, treatment: Treatment | None = None) -> None:
     """Train the model of a case in place; the step of a loss that is not finite is the last one."""
     chance = torch.Generator().manual_seed(case.seed)
-    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[case.optimiser]
-    optimiser = kind(case.model.parameters(), lr=case.lr, fused=True)  # the same steps, in half the time
-    keep = Jumpstart(case.model, **case.penalty) if case.penalty else None
-    case.model.train()
-    with keep or nullcontext():
+    with treatment or treated(case) as treatment:
+        treatment.model.train()
         for _ in range(case.epochs):
             for rows in torch.randperm(len(case.sample.train_x), generator=chance).split(case.batch_size):
-                if not _step(case, optimiser, keep, rows):
+                x, y = case.sample.train_x[rows], case.sample.train_y[rows]
+                loss = case.loss(treatment.model(x), y)
+                if case.extra is not None:
+                    loss = loss + case.extra(treatment.model, x)
+                if not treatment.step(loss).isfinite():
                     return
-
-
-def _step(case: Case, optimiser: torch.optim.Optimizer, keep: Jumpstart | None, rows: Tensor) -> bool:
-    """One step over some points, as any script takes it; False if the loss was not finite."""
-    x, y = case.sample.train_x[rows], case.sample.train_y[rows]
-    loss = case.loss(case.model(x), y)
-    if keep is not None:
-        loss = loss + keep.penalty()
-    if case.extra is not None:
-        loss = loss + case.extra(case.model, x)
-    optimiser.zero_grad()
-    loss.backward()
-    if case.clip is not None:
-        nn.utils.clip_grad_norm_(case.model.parameters(), case.clip)
-    optimiser.step()
-    return bool(loss.detach().isfinite())
 
 
 @torch.no_grad()

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
-from alive.diagnosis.advice import remedies
-from alive.diagnosis.advice.remedies import REMEDIES
+from alive.cures import ORDER, named
+from alive.cures.jumpstart import Jumpstart
+from alive.cures.starts import Start
+from alive.files import write_atomically
 
 from .book import Book
 from .patients import PATIENTS
+from .trial import TRIED
 
 ENOUGH = 1 / 2  # of its networks, which a cure must train to be named
-STARTS = ("torch", "kaiming", "glorot", "mirrored")
-PENALTIES = ("U sum", "P sum", "UP sum", "U mean", "UP mean")
 
 
 def shown_by(finding: str) -> tuple[str, ...]:
     """The patients that show a finding; what is dead in part is judged by the one whose other part is worth keeping."""
-    if finding == remedies.IN_PART:
+    if finding == "dead in part":
         return ("dead-code",)
     return tuple(patient.name for patient in PATIENTS.values() if patient.finding == finding)
 
@@ -25,11 +28,12 @@ def shown_by(finding: str) -> tuple[str, ...]:
 def sensible(finding: str) -> tuple[str, ...]:
     """The cures that can be a first choice: where weights are lost, those that start anew; where a penalty weighs too
     much, or some units are dead, those that leave all else as it is."""
-    if finding in (remedies.INFINITE_TRAINED, remedies.DEAD_TRAINED):
-        return tuple(cure for cure in REMEDIES if cure.split(", ")[0] in STARTS)
-    if finding == remedies.DROWNED:
-        return (*PENALTIES, "no penalty")
-    return PENALTIES if finding == remedies.IN_PART else tuple(REMEDIES)
+    if finding in ("infinite after training", "dead after training"):
+        return tuple(cure for cure in TRIED if isinstance(named(cure)[0], Start))
+    if finding not in ("the penalty drowns the task", "dead in part"):
+        return TRIED
+    penalties = tuple(cure for cure in TRIED if isinstance(named(cure)[0], Jumpstart))
+    return (*penalties, "no penalty") if finding == "the penalty drowns the task" else penalties
 
 
 def ranking(book: Book, finding: str) -> tuple[str, ...]:
@@ -37,6 +41,12 @@ def ranking(book: Book, finding: str) -> tuple[str, ...]:
     judged = {cure: _judged(book, finding, cure) for cure in sensible(finding)}
     named = [cure for cure, (trained, _) in judged.items() if trained >= ENOUGH]
     return tuple(sorted(named, key=lambda cure: (-judged[cure][0], cure.count(","), -judged[cure][1])))
+
+
+def write_order(book: Book, path: Path) -> None:
+    """Write the cures for each finding as `alive.cures` reads them, a finding a line."""
+    rows = (f" {json.dumps(finding)}: {json.dumps(ranking(book, finding))}" for finding in ORDER)
+    write_atomically(path, ("{\n" + ",\n".join(rows) + "\n}\n").encode())
 
 
 def _judged(book: Book, finding: str, cure: str) -> tuple[float, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 from alive.diagnosis import Census, census
 from alive.findings import see_all
 from alive.penalties import Jumpstart, pull
@@ -15,15 +17,14 @@ def seen(patient: Patient, seed: int) -> tuple[Census, float | None]:
     case = patient.case(seed)
     if patient.trained:
         train(case)
-    return census(case.model, (case.sample.train_x, case.sample.train_y), gradient=True), _pull(case)
+    found = census(case.model, (case.sample.train_x, case.sample.train_y), gradient=True)
+    return found, None if case.penalty is None else pulled(case, case.model, case.penalty.keep(case.model))
 
 
-def _pull(case: Case) -> float | None:
-    if not case.penalty:
-        return None
-    case.model.train()
-    with Jumpstart(case.model, **case.penalty) as keep:
-        return pull(case.model, keep, case.loss(case.model(case.sample.train_x), case.sample.train_y))
+def pulled(case: Case, model: nn.Module, keep: Jumpstart) -> float:
+    """How hard a penalty pulls at a model of the case, as it stands; the penalty is let go of."""
+    with keep:
+        return pull(model, keep, case.loss(model.train()(case.sample.train_x), case.sample.train_y))
 
 
 def advised(patient: Patient, seed: int) -> tuple[str, str]:

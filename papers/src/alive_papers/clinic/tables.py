@@ -8,15 +8,14 @@ from pathlib import Path
 
 from rich.table import Table
 
-from alive.diagnosis.advice.remedies import ORDER
+from alive.cures import ORDER
 from alive.errors import AliveError
 from alive.files import write_atomically
 
 from .book import Book, Summary
-from .cures import CURES
-from .evidence import shown_by
+from .evidence import ranking, shown_by
 from .patients import PATIENTS
-from .trial import ADVICE, HEALTHY, Trial
+from .trial import ADVICE, HEALTHY, TRIED, Trial
 
 START, END = "<!-- measured -->", "<!-- /measured -->"
 
@@ -49,7 +48,7 @@ def table(book: Book, names: Sequence[str]) -> Table:
 def tried(book: Book, names: Sequence[str]) -> list[str]:
     """The cures that were tried on some of these patients, in their order."""
     known = {row.cure for row in book.rows if row.patient in names}
-    return [cure for cure in (HEALTHY, *CURES, ADVICE) if cure in known]
+    return [cure for cure in (HEALTHY, *TRIED, ADVICE) if cure in known]
 
 
 def _cell(summary: Summary) -> str:
@@ -71,7 +70,7 @@ def document(book: Book, path: Path) -> None:
 def markdown(book: Book) -> str:
     """All tables: a ward each, the cures over all, their order for each finding, and what the first choice did."""
     wards = [_ward(book, ward) for ward in _wards(book)]
-    return "\n".join([_made(book), *wards, _overall(book), _orders(), _choices(book)])
+    return "\n".join([_made(book), *wards, _overall(book), _orders(book), _choices(book)])
 
 
 def _made(book: Book) -> str:
@@ -110,7 +109,7 @@ def _overall(book: Book) -> str:
     """Each cure over all patients: how many networks it trains, and whose."""
     lines = ["## What each cure does, over all patients\n", _line("cure", "trains", "all three of", "some of")]
     lines.append(_line("---", "--:", "---", "---"))
-    for cure in CURES:
+    for cure in TRIED:
         told = [book.summary(name, cure) for name in book.patients()]
         all_of = [each.patient for each in told if each.scores and each.trains == len(each.scores)]
         some_of = [each.patient for each in told if 0 < each.trains < len(each.scores)]
@@ -119,10 +118,10 @@ def _overall(book: Book) -> str:
     return "\n".join([*lines, ""])
 
 
-def _orders() -> str:
+def _orders(book: Book) -> str:
     lines = ["## Which cure for which finding\n", _line("finding", "seen in", "cures, the best first")]
     lines.append(_line("---", "---", "---"))
-    lines += [_line(finding, ", ".join(shown_by(finding)), "; ".join(cures)) for finding, cures in ORDER.items()]
+    lines += [_line(finding, ", ".join(shown_by(finding)), "; ".join(ranking(book, finding))) for finding in ORDER]
     return "\n".join([*lines, ""])
 
 

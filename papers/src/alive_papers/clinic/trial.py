@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from alive._version import __version__
+from alive.cures import AS_IS
 from alive.errors import AliveError
 from alive.nn import Standardise
 
-from .case import Case, score, train
-from .cures import CURES
+from .case import Case, score, train, treated
 from .patients import Patient
 from .round import advised
 
@@ -24,6 +24,11 @@ HEALTHY = "healthy"  # no cure: a shallow network on the same points, which sets
 ADVICE = "advice"  # the first choice of the advice, whatever it is
 UNSEEN = 10  # the first seed of the advice: its order was chosen on the seeds from 0 on, which cannot judge it
 HEALTHY_RATE = 3e-3
+TRIED = (
+    *(AS_IS, "kaiming", "glorot", "mirrored", "U sum", "P sum", "UP sum", "U mean", "UP mean", "rate/10", "rate/100"),
+    *("clip", "standardise", "batch norm", "torch, rate/10", "kaiming, rate/10", "mirrored, rate/10"),
+    *("mirrored, UP mean", "standardise, kaiming", "weight/100", "no penalty"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +67,14 @@ def treat(patient: Patient, cure: str, seed: int, *, in_hand: bool = False) -> T
         case = patient.case(seed)
         if in_hand and patient.trained:
             train(case)
+        if cure == HEALTHY:
+            case = _healthy(case)
         try:
-            case = _healthy(case) if cure == HEALTHY else CURES[cure].apply(case)
+            treatment = treated(case, AS_IS if cure == HEALTHY else cure)
         except AliveError as refused:
             return Trial(patient.name, cure, seed, None, refused.cause)
-        train(case)
-        reached = score(case.model, case.sample)
+        train(case, treatment)
+        reached = score(treatment.model, case.sample)
     return Trial(patient.name, cure, seed, round(reached, 4), seconds=round(time.perf_counter() - began, 2))
 
 
@@ -88,5 +95,5 @@ def trials(patients: Sequence[str], cures: Sequence[str], seeds: int) -> list[tu
 def _advice(patient: Patient, seed: int) -> Trial:
     """What came of the advice: the cure it named first, on the network it was given for."""
     finding, named = advised(patient, seed)
-    row = treat(patient, named or "nothing", seed, in_hand=True)
+    row = treat(patient, named or AS_IS, seed, in_hand=True)
     return replace(row, cure=ADVICE, note=row.cure, finding=finding)

@@ -1,1 +1,0 @@
-"""Cures for what a census finds, in the order of what was measured."""
