@@ -27,14 +27,20 @@ if TYPE_CHECKING:
     from . import taps as taps
     from . import theory as theory
     from . import train as train
-    from .diagnosis import Census, census, dormancy
+    from .diagnosis import Census
+    from .diagnosis.census import census
+    from .diagnosis.dormancy import dormancy
     from .forecast import preflight
     from .functional import Activation
     from .history import watch
     from .nn import Standardise, initialise_, with_batch_norm
     from .penalties import Jumpstart, Schedule, VANController
     from .race import cure
-    from .surgery import fold, load_shrunk, phase_out, revive, save_shrunk, shrink, to_farkas, to_onnx, with_skips
+    from .surgery import load_shrunk, save_shrunk, to_farkas, to_onnx, with_skips
+    from .surgery.fold import fold
+    from .surgery.phase_out import phase_out
+    from .surgery.revive.operate import revive
+    from .surgery.shrink.operate import shrink
     from .taps import Output, Selects, Taps
     from .theory import certify
 
