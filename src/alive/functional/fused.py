@@ -6,7 +6,9 @@ so no tensor of the size of the activations is allocated or saved that the plain
 part of a layer ties, as where nothing reaches it and every value is a bias, a byte a value says which are extremes.
 
 On a CPU, `sweep` does all of it, the ReLU too, for the usual layouts; for others torch takes the extremes over the
-positions, and `kernel` does the rest. On other devices, and without numba, it is all torch.
+positions, and `kernel` does the rest. On other devices, in other precisions than float32 and float64, and without
+numba, torch takes the extremes and their places (`ends`), and nothing waits: there the first of equal extremes gets the
+gradient.
 """
 
 from __future__ import annotations
@@ -18,26 +20,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..torch_private import is_dual, is_transformed, modes_without_values, node_of
-from .derivative import Pull, Spread, no_pull, pull_at, spread
-from .extremes import Maps, over_positions
-from .separation import Separation, Slacks, sides
-from .way import Way, has_compiler, way_of
+from ..torch_private import FakeTensor, is_dual, is_proxy_tracing, is_transformed, node_of
+from . import ends
+from .derivative import Pull, Spread, spread
+from .ends import Ends
+from .extremes import over_positions
+from .separation import Separation, Slacks
+from .way import Way, way_of
 
 LISTED = 65_536  # ties that may be listed, whatever the size of the layer
 
 
 def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
     """As `separation.slacks`, in value and gradient; z itself is not kept, so it may be changed in place afterwards."""
+    return _now(measure(z, rule, cutoff=cutoff, unit_axis=unit_axis, point_axis=point_axis))
+
+
+def measure(
+    z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0
+) -> Slacks | Ends:
+    """The same; where only the ends are measured here, these, as slacks are better made of many layers at once."""
     way = way_of(z, rule, unit_axis, point_axis, cutoff)
-    return dict(zip(way.names, _Slacks.apply(z, way), strict=True)) if way.names else {}
+    return _named(_Slacks.apply(z, way), way) if way.names else {}
 
 
 def applies(z: Tensor) -> bool:
-    """Whether z can be measured here: a plain tensor that holds values, and nobody traces or transforms what we do."""
-    if torch.compiler.is_compiling() or z.is_meta or is_transformed() or is_dual() or modes_without_values():
+    """Whether z can be measured here: a plain tensor, or one of a fake device, and nobody else traces what we do."""
+    if torch.compiler.is_compiling() or z.is_meta or is_transformed() or is_dual() or is_proxy_tracing():
         return False
-    return type(z) is Tensor or type(z) is torch.nn.Parameter
+    return type(z) in (Tensor, torch.nn.Parameter, FakeTensor)
 
 
 def relu_slacks(
@@ -49,11 +60,27 @@ def relu_slacks(
     >>> y.tolist(), s["U"].tolist()
     ([[2.0, 0.5], [0.0, 0.25]], [0.0, 0.875])
     """
+    y, measured = relu_measure(z, rule, unit_axis=unit_axis, point_axis=point_axis, inplace=inplace)
+    return y, _now(measured)
+
+
+def relu_measure(
+    z: Tensor, rule: Separation, *, unit_axis: int = 1, point_axis: int = 0, inplace: bool = False
+) -> tuple[Tensor, Slacks | Ends]:
+    """relu(z), and z measured as by `measure`."""
     way = way_of(z, rule, unit_axis, point_axis, 0.0)
     if not way.names:
         return z.relu_() if inplace else z.relu(), {}
-    y, *s = _ReluSlacks.apply(z, way, inplace)
-    return y, dict(zip(way.names, s, strict=True))
+    y, *measured = _ReluSlacks.apply(z, way, inplace)
+    return y, _named(measured, way)
+
+
+def _named(measured: Sequence[Tensor], way: Way) -> Slacks | Ends:
+    return Ends(measured[0], way) if way.by_ends else dict(zip(way.names, measured, strict=True))
+
+
+def _now(measured: Slacks | Ends) -> Slacks:
+    return ends.slacks([measured])[0] if isinstance(measured, Ends) else measured
 
 
 class _Slacks(torch.autograd.Function):
@@ -106,7 +133,7 @@ def _gradient(
     ctx: Any, grad_y: Tensor | None, y: Tensor | None, grad_s: Sequence[Tensor | None], kept: Sequence[Tensor]
 ) -> Tensor:
     """The gradient of z from those of relu(z), if any, and of the slacks."""
-    way, swept = ctx.way, type(ctx.form) is int
+    way, swept = ctx.way, type(ctx.form) is int  # else the class of what was kept, or None for places
     if swept and not torch.is_grad_enabled():  # a gradient of the gradient needs operations that torch knows
         grad: Tensor | None = way.gradient(grad_y, y, grad_s, ctx.form, kept[0] if kept else None)
         if grad is not None:
@@ -115,7 +142,9 @@ def _gradient(
         grad = torch.ops.aten.threshold_backward.default(grad_y, y, 0)
     else:
         grad = torch.zeros(way.size, dtype=way.dtype, device=ctx.device if y is None else y.device)
-    if kept and any(g is not None for g in grad_s):
+    if way.by_ends and kept and grad_s[0] is not None:
+        ends.add(way.in_memory(grad), kept[0], grad_s[0])
+    elif kept and any(g is not None for g in grad_s):
         pull = way.derivative(ctx.form, kept[0]) if swept else ctx.form(*kept)
         add_pull(way, grad, pull, in_a_row(grad_s, way), in_memory=swept)
     return grad
@@ -132,9 +161,11 @@ def _measure(z: Tensor, way: Way, y: Tensor | None, needs_grad: bool) -> tuple[l
     if way.sweep is not None:
         s, form, kept = way.measure(z, y, needs_grad)
         return s, form, (torch.from_numpy(kept),) if form else ()
-    z = way.axes.canonical(z)
-    on_cpu = z.device.type == "cpu" and z.dtype in (torch.float32, torch.float64) and z.layout == torch.strided
-    s, pull = (_compiled if on_cpu and has_compiler() else _in_torch)(z.detach(), way.rule, way.cutoff, needs_grad)
+    z = way.axes.canonical(z).detach()
+    if way.by_ends:
+        values, places = ends.locate(z, way)
+        return [values], None, (places,) if needs_grad else ()
+    s, pull = _compiled(z, way.rule, way.cutoff, needs_grad)
     return s, type(pull), pull
 
 
@@ -173,23 +204,3 @@ def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> t
 @lru_cache(maxsize=256)
 def _pair(a: float, b: float, dtype: torch.dtype) -> Any:
     return torch.tensor([a, b], dtype=dtype).numpy()
-
-
-def _in_torch(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:
-    """On any device, in calls to torch: the twin of `separation.slack`, both sides as rows of one sum."""
-    dtype = torch.promote_types(z.dtype, torch.float32)
-    signs, shares, margins, slopes = sides(rule, cutoff, dtype, z.device)
-    maps = Maps.of(z, rule.signs, pooled=rule.pools(z.ndim))
-    axes = rule.satisfiable_axes(z.shape)
-    ends = maps.ends(axes)
-    xi = torch.relu(margins - ends)
-    s = (shares * xi).sum(0)
-    parts = [part.clone() for part in s.split(rule.sizes(axes, z.shape))]
-    if not needs_grad:
-        return parts, no_pull(dtype, z.device)
-    spot, group = maps.attained(ends.masked_fill(xi <= 0, torch.nan), axes)
-    if not spot.numel():
-        return parts, no_pull(dtype, z.device)
-    if rule.ties == "split" and spot.numel() > 4 * s.numel() + max(LISTED, maps.cells.numel() // 16):
-        return parts, spread(z, rule, cutoff)
-    return parts, pull_at(maps.places(spot, group, signs), slopes, s.numel(), rule.ties)

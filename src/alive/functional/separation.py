@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..errors import expect, expect_one_of, near
+from ..torch_private import is_faked
 from .extremes import by_group, canonical, extreme
 
 MODES = {"U": ("U",), "P": ("P",), "UP": ("U", "P"), "L": ("L",)}
@@ -46,7 +47,8 @@ class Separation:
     conv       "channel": a unit is a channel, a point a sample; "position": each position of the map on its own
     against    "both", or only "death" (s = ξ⁺) or only "linearity" (s = ξ⁻)
     balance    β, the share of ξ⁺ when against both
-    ties       "split" shares the gradient among equal extremes, "single" gives it to the first
+    ties       "split" shares the gradient among equal extremes, "single" gives it to the first; so does "split" on
+               devices and in precisions for which nothing is compiled (`ends`)
     """
 
     mode: str = "UP"
@@ -128,9 +130,13 @@ class Sides(NamedTuple):
     slopes: Tensor
 
 
-@lru_cache(maxsize=256)
 def sides(rule: Separation, cutoff: float, dtype: torch.dtype, device: torch.device) -> Sides:
-    """The sides of a rule; made once for all layers alike."""
+    """The sides of a rule; made once for all layers alike, but those without values, which are of no use afterwards."""
+    return (_sides.__wrapped__ if is_faked() else _sides)(rule, cutoff, dtype, device)
+
+
+@lru_cache(maxsize=256)
+def _sides(rule: Separation, cutoff: float, dtype: torch.dtype, device: torch.device) -> Sides:
     of = {1: (rule.shares[0], rule.pos_margin + cutoff), -1: (rule.shares[1], rule.neg_margin - cutoff)}
     rows = [(sign, *of[sign]) for sign in rule.signs]
     with torch.inference_mode(False):
@@ -141,7 +147,7 @@ def sides(rule: Separation, cutoff: float, dtype: torch.dtype, device: torch.dev
 def slack(top: Tensor, bottom: Tensor, rule: Separation) -> Tensor:
     """The rule itself: s = β relu(1 − top) + (1−β) relu(1 + bottom), from extremes measured from the cutoff.
 
-    Its twins, each tested against it: `fused`, `kernel` and `parts` here, and `train.fleet.slacks`.
+    Its twins, each tested against it: `sweep`, `kernel` and `parts` here, and the laboratory's `fleet.slacks`.
 
     >>> slack(torch.tensor([2.0, 0.5]), torch.tensor([-3.0, 0.25]), Separation())
     tensor([0.0000, 0.8750])

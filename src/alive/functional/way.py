@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import AliveError, require
-from ..torch_private import is_transformed
+from ..torch_private import FakeTensor, is_transformed
 from .derivative import Pull, Spread
 from .extremes import Axes, canonical
 from .separation import Separation
@@ -54,15 +54,18 @@ class Way:
         self.sweep: Any = None
         self.back: Any = None
         self.by_rows = False
-        if self.names and 0 < z.numel() < 2**29 and z.is_cpu and z.dtype in (torch.float32, torch.float64):
+        self.pools = rule.pools(seen.ndim) and seen.shape[2:].numel() > 1
+        self.lines: dict[torch.device, Any] = {}  # of `ends`
+        self.by_ends = not _compiles(z)  # measured by `ends`
+        if self.names and not self.by_ends and 0 < z.numel() < 2**29:
             self._choose(z, seen)
+        if self.by_ends and self.names != ["L"]:
+            self.by_rows = not seen.is_contiguous() and seen.movedim(1, -1).is_contiguous()
 
     def _choose(self, z: Tensor, seen: Tensor) -> None:
         """Take the sweeps that fit the layout, if some do."""
         N, C, P = (*seen.shape[:2], seen.shape[2:].numel())
         if z.is_neg() or not (P == 1 or self.names == ["L"] or self.rule.conv == "channel"):
-            return
-        if not has_compiler():
             return
         from .sweep.back import maps_back, rows_back
         from .sweep.maps import maps
@@ -185,6 +188,12 @@ def addresses(grads: Sequence[Tensor | None]) -> tuple[list[int], list[Tensor | 
         return None
 
 
+def _compiles(z: Tensor) -> bool:
+    """Whether compiled code can read it, and there is some."""
+    is_plain = z.is_cpu and z.dtype in (torch.float32, torch.float64) and not isinstance(z, FakeTensor)
+    return is_plain and has_compiler()
+
+
 _ways: dict[tuple[Any, ...], Way] = {}
 
 
@@ -194,7 +203,7 @@ def way_of(z: Tensor, rule: Separation, unit_axis: int, point_axis: int, cutoff:
         canonical(z, unit_axis, point_axis)  # which refuses nested tensors
         return Way(z, rule, unit_axis, point_axis, cutoff)
     # A way holds its rule, so that no other rule can have its id.
-    key = (id(rule), unit_axis, point_axis, cutoff, z.shape, z.stride(), z.dtype, z.is_cpu, z.is_neg())
+    key = (id(rule), unit_axis, point_axis, cutoff, z.shape, z.stride(), z.dtype, _compiles(z), z.is_neg())
     way = _ways.get(key)
     if way is None:
         if len(_ways) >= KNOWN:

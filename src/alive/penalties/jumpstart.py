@@ -41,7 +41,8 @@ class Jumpstart:
     against         both, or only death, or only linearity
     balance         β, the share of ξ⁺ (on for some) when against both; the rest is that of ξ⁻ (off for some)
     pos_margin, neg_margin   by how much a unit or point is to be on for some, and off for some
-    ties            split: equal extremes share the gradient; single: the first gets it
+    ties            split: equal extremes share the gradient; single: the first gets it, as it does on every device but
+                    a CPU, and in half precision, where sharing would take a second reading
     aggregate       meansq: means over units or points, and over layers, which stay as they are at every depth, width
                     and batch; the papers': sumsq | sum | norm | mean | balanced, see `functional.aggregate`
     include_output  also ask it of the model's output, as the Jumpstart paper's CIFAR runs did

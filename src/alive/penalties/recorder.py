@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from ..errors import AliveError
-from ..functional import Activation, Separation, Slacks, aggregate, fused, parts, separation, together
+from ..functional import Activation, Separation, Slacks, aggregate, ends, fused, parts, separation, together
+from ..functional.ends import Ends
 from ..functional.parts import Part
 from ..functional.way import way_of
 from ..provenance import Layout, Scattered
@@ -156,12 +157,12 @@ class Recorder:
             pending = together.later(call.z, self._local, unit_axis, point_axis, call.tap.activation.cutoff)
             if pending is not None:
                 y = call.activate()
-                self._record(pending, pending.way.names, self._local, call.tap, call.z)
+                self._record(pending, self._local, call.tap, call.z)
                 return y
             if _can_fuse(call):
                 where = {"unit_axis": unit_axis, "point_axis": point_axis}
-                y, slacks = fused.relu_slacks(call.z, self._local, inplace=call.inplace, **where)
-                self._record(slacks, slacks, self._local, call.tap, call.z)
+                y, measured = fused.relu_measure(call.z, self._local, inplace=call.inplace, **where)
+                self._record(measured, self._local, call.tap, call.z)
                 return y
         # Plain operations keep what they measure, which an activation in place would change; a compiler sees to that.
         plain = not fused.applies(call.z) or isinstance(layout.place, Scattered)
@@ -175,9 +176,9 @@ class Recorder:
                 self._share(layer)
         rule = layer.rule(self._local)
         with _kept_by_us():
-            slacks = self._measure(layer, rule)  # before the activation, which may happen in place
+            measured = self._measure(layer, rule)  # before the activation, which may happen in place
         y = call.activate()
-        self._record(slacks, slacks, rule, call.tap, call.z)
+        self._record(measured, rule, call.tap, call.z)
         return y
 
     def _choose(self, call: Call, selection: Selection) -> Any:
@@ -200,10 +201,11 @@ class Recorder:
             layer = arranged(selection.margins(call.z), tap, call.points)
             rule = layer.rule(replace(self.rule, mode="U", against="death") if self._shared is None else None)
             with _kept_by_us():
-                slacks = {axis: self.rule.shares[0] * s for axis, s in self._measure(layer, rule).items()}
+                (found,) = _measured([self._measure(layer, rule)], joined=False)
+                slacks = {axis: self.rule.shares[0] * s for axis, s in found.items()}
                 if self._shared is not None:
                     self._share(layer, only_death=True)
-        self._record(slacks, slacks, rule, tap, call.z)
+        self._record(slacks, rule, tap, call.z)
         return call.activate()
 
     def _put_off(self, call: Call) -> bool:
@@ -235,8 +237,7 @@ class Recorder:
             if self._shared is not None:
                 self._share(layer)
             rule = layer.rule(self._local)
-            slacks = self._measure(layer, rule)
-            self._record(slacks, slacks, rule, tap, output)
+            self._record(self._measure(layer, rule), rule, tap, output)
         if self._recording and not self._taps.failed:
             for tap, calls in self._apart.layers():
                 self._put_together(self._unpaired(tap), calls)
@@ -271,8 +272,8 @@ class Recorder:
             self._share(layer)
         rule = layer.rule(self._local)
         with _kept_by_us():
-            slacks = self._measure(layer, rule)
-        self._record(slacks, slacks, rule, tap, layer.z)
+            measured = self._measure(layer, rule)
+        self._record(measured, rule, tap, layer.z)
 
     def _settle(self) -> None:
         """Leave out what turned out to be no layer, now that the pass is known; tell of what was not measured."""
@@ -330,18 +331,18 @@ class Recorder:
         own = getattr(self._root, "_ddp_params_and_buffers_to_ignore", ())  # those each rank has of its own
         return [p for name, p in self._root.named_parameters() if p.requires_grad and name not in own]
 
-    def _measure(self, layer: Layer, rule: Separation | None) -> Slacks:
+    def _measure(self, layer: Layer, rule: Separation | None) -> Measured:
         if rule is None:
             return {}
         if layer.groups is not None:
             return separation.grouped_slacks(layer.z, rule, layer.groups, layer.cutoff)
         # Inside torch.compile the plain version fuses by itself; elsewhere ours is the cheap one, where it applies.
-        twin = fused if fused.applies(layer.z) else separation
-        slacks: Slacks = twin.slacks(layer.z, rule, cutoff=layer.cutoff, **layer.where)
-        return slacks
+        measure = fused.measure if fused.applies(layer.z) else separation.slacks
+        return measure(layer.z, rule, cutoff=layer.cutoff, **layer.where)
 
-    def _record(self, measured: Measured, found: Container[str], rule: Separation | None, tap: Tap, z: Tensor) -> None:
-        """Keep what was measured of a layer, which has slacks of the axes found."""
+    def _record(self, measured: Measured, rule: Separation | None, tap: Tap, z: Tensor) -> None:
+        """Keep what was measured of a layer."""
+        found: Container[str] = measured.way.names if isinstance(measured, Ends | together.Pending) else measured
         self._slacks.append(measured)
         self._taps_of[0].append(tap.name)
         self.passes.hear(z, measured)
@@ -374,16 +375,29 @@ def _all_pending(layers: list[Measured]) -> TypeGuard[list[together.Pending]]:
 
 
 def _measured(layers: list[Measured], *, joined: bool) -> list[Slacks]:
-    """The slacks of all layers; those that were put off are measured now, together, and may be given as one layer."""
-    pending: dict[torch.dtype, list[together.Pending]] = {}
-    for layer in layers:
-        if isinstance(layer, together.Pending):
-            pending.setdefault(layer.way.dtype, []).append(layer)
+    """The slacks of all layers; those that were put off are made now, together, and may be given as one layer."""
+    alike: dict[Any, list[Any]] = {}
+    keys = [_kind(layer) for layer in layers]
+    for layer, key in zip(layers, keys, strict=True):
+        alike.setdefault(key, []).append(layer)
+    done: list[Slacks] = alike.pop(None, [])
     if joined:
-        rest: list[Slacks] = [layer for layer in layers if not isinstance(layer, together.Pending)]
-        return [*rest, *(together.joined(some) for some in pending.values())]
-    found = {dtype: iter(together.together(some)) for dtype, some in pending.items()}
-    return [next(found[layer.way.dtype]) if isinstance(layer, together.Pending) else layer for layer in layers]
+        return [*done, *(slacks for some in alike.values() for slacks in _together(some, joined=True))]
+    found = {key: iter(_together(some, joined=False)) for key, some in alike.items()} | {None: iter(done)}
+    return [next(found[key]) for key in keys]
+
+
+def _kind(layer: Measured) -> Any:
+    """What layers have in common whose slacks are made together; None for one that has its slacks."""
+    if isinstance(layer, Ends):
+        return layer.way.rule, layer.values.dtype, layer.values.device
+    return layer.way.dtype if isinstance(layer, together.Pending) else None
+
+
+def _together(layers: list[Any], *, joined: bool) -> list[Slacks]:
+    if isinstance(layers[0], Ends):
+        return ends.slacks(layers)
+    return [together.joined(layers)] if joined else together.together(layers)
 
 
 def _can_fuse(call: Call) -> bool:
