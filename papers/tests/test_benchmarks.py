@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from alive.penalties import Jumpstart
-from alive_papers.benchmarks import Figure, penalty
+from alive_papers.benchmarks import Figure, device, penalty
 from alive_papers.benchmarks.figure import interleaved
 
 
@@ -69,3 +69,19 @@ def test_the_halved_network_keeps_half_of_its_hidden_units():
     done = shrink(net, x)
     assert [layer.units_left for layer in done.report.layers[:-1]] <= [5, 5]
     torch.testing.assert_close(done.model(x), net(x))
+
+
+def test_waits_and_launches_of_a_device_are_counted_one_by_one() -> None:
+    x = torch.randn(4, 3)
+    with device.Ledger() as ledger:
+        x.max(0)  # one launch, one reading
+        x.t()  # none
+        x[x > 0]  # a comparison, and a wait: as many results as there are positive values
+        x.sum().item()  # a sum, and a wait
+    assert ledger.work == (2, 5, 12 + 12 + 12 + 12 + 1)  # what is picked from counts by its places
+
+
+def test_the_penalty_makes_no_device_wait() -> None:
+    for figure in device.figures(1):
+        if figure.name.startswith("waits"):
+            assert figure.value == 0

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
-from . import census, detectors, farkas, fleet, folding, lab, penalty, pipeline, shrink, thin
+from . import census, detectors, device, farkas, fleet, folding, lab, penalty, pipeline, shrink, thin
 from .figure import Figure
 
 BENCHMARKS: dict[str, Callable[[int], Iterator[Figure]]] = {
     "penalty": penalty.figures,
+    "device": device.figures,
     "census": census.figures,
     "fleet": fleet.figures,
     "farkas": farkas.figures,

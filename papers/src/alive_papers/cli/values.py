@@ -8,7 +8,19 @@ IMAGES = ("mnist", "fashion-mnist", "cifar10", "cifar100")
 SCALES = ("quick", "middle", "paper")
 ARCHITECTURES = ("dense", "keras_same")
 WHERE = ("local", "ray")
-BENCHMARKS = ("penalty", "census", "fleet", "farkas", "folding", "shrink", "pipeline", "thin", "lab", "detectors")
+BENCHMARKS = (
+    "penalty",
+    "device",
+    "census",
+    "fleet",
+    "farkas",
+    "folding",
+    "shrink",
+    "pipeline",
+    "thin",
+    "lab",
+    "detectors",
+)
 EXPERIMENTS: tuple[str, ...] = (
     *("000-T1", "000-T2", "000-T4", "000-Fig5"),
     *("001-Fig1", "001-Fig2", "001-Fig3", "001-Fig4", "001-Fig5", "001-T1", "001-Fig9", "001-Fig12"),
