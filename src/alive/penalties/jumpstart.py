@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any, Literal, Never
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import AliveError, expect, expect_one_of
@@ -53,6 +54,9 @@ class Jumpstart:
     selections      also keep alive what is chosen from: latents of a top-k or a JumpReLU, codes, experts. Of these only
                     death is asked about, in modes U and UP: the batch's largest margin to being chosen (the score less
                     the k-th largest of the others, or the threshold, taken as given) is to reach pos_margin
+    every           k: take the penalty in the first of k steps, k times as heavy. In the others penalty() is zero, and
+                    the model runs as if nothing were attached. A step lies between two calls of penalty(); where that
+                    call is compiled itself, every step has its penalty
     across_ranks    where torch.distributed runs on several ranks, take extremes over the batch of all of them (of
                     `process_group`), so that penalty and gradient are those of one process, however many ranks there
                     are. Every rank must call penalty() alike, and gradients are to be averaged, as
@@ -81,6 +85,7 @@ class Jumpstart:
         outputs: Mapping[type[nn.Module], Output] | None = None,
         selects: Mapping[type[nn.Module], Selects] | None = None,
         selections: bool = True,
+        every: int = 1,
         across_ranks: bool = True,
         process_group: Group = None,
         **unknown: Never,
@@ -91,6 +96,9 @@ class Jumpstart:
         self.rule = Separation(mode, conv, against, balance, pos_margin, neg_margin, ties)
         self.schedule = _schedule(weight, aggregate)
         self._multipliers = Multipliers() if weight == "auto" else None
+        expect([(isinstance(every, int) and every >= 1, f"every is a whole number of steps from 1 on, got {every!r}")])
+        self.every = every
+        self._step = 0  # of `every`
         self._said = False  # that multipliers stand still
         self.set_progress(0.0)
         if is_kept(model):
@@ -98,7 +106,8 @@ class Jumpstart:
                 "a Jumpstart is attached to this model, or a part of it, already", "Call its detach() first, or use it"
             )
         alone = "" if across_ranks else ", across_ranks=False"
-        self._options = f"{aggregate}, include_output={include_output}{alone}"
+        rarely = "" if every == 1 else f", every={every}"
+        self._options = f"{aggregate}, include_output={include_output}{alone}{rarely}"
         self._recorder = Recorder(
             model,
             self.rule,
@@ -136,8 +145,28 @@ class Jumpstart:
         self.weight = self.schedule(fraction)
 
     def penalty(self) -> Tensor:
-        """λ·A over the forward passes since the last call; zero after passes in eval mode or under no_grad."""
-        return self.weight * self._recorder.total(self._weigh if self._multipliers is not None else None)
+        """λ·A over the forward passes since the last call; zero after passes in eval mode or under no_grad.
+
+        With `every`, k·λ·A in the first of k steps, and zero in the others.
+        """
+        if self.every == 1 or torch.compiler.is_compiling():
+            return self.weight * self._total()
+        if self._step:
+            self.forget()  # a compiled model is watched all the same
+            penalty = self._recorder.nothing()
+        else:
+            penalty = self.every * self.weight * self._total()
+        self._go_to((self._step + 1) % self.every)
+        return penalty
+
+    def _total(self) -> Tensor:
+        return self._recorder.total(self._weigh if self._multipliers is not None else None)
+
+    def _go_to(self, step: int) -> None:
+        """Go on to a step of `every`."""
+        if bool(step) != bool(self._step):
+            self._recorder.rest(step > 0)
+        self._step = step
 
     def forget(self) -> None:
         """Drop the forward passes since the last penalty(): their step will not be made."""
@@ -151,19 +180,22 @@ class Jumpstart:
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed run needs beside the settings, as plain numbers: progress, and multipliers if any."""
         multipliers = {} if self._multipliers is None else {"multipliers": self._multipliers.state()}
-        return {"progress": self._progress, **multipliers}
+        step = {} if self.every == 1 else {"step": self._step}
+        return {"progress": self._progress, **multipliers, **step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from where `state_dict` was taken."""
-        wanted = {"progress"} if self._multipliers is None else {"progress", "multipliers"}
+        wanted = set(self.state_dict())
         if set(state) != wanted:
             told = " and ".join(sorted(wanted, reverse=True))
             raise AliveError(
                 f"the state of this Jumpstart is its {told}, got {sorted(state)}",
-                "Give the weight that the saved run had: multipliers belong to weight='auto'",
+                "Give the options that the saved run had: multipliers belong to weight='auto', a step to every > 1",
             )
         if self._multipliers is not None:
             self._multipliers.load(state["multipliers"])
+        if self.every > 1:
+            self._go_to(int(state["step"]) % self.every)
         self.set_progress(float(state["progress"]))
 
     def _weigh(self, keys: Keys, found: tuple[Means, ...], whole: bool) -> Tensor:

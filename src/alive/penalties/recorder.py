@@ -86,6 +86,15 @@ class Recorder:
             self._taps.remove()
         self.passes, self._slacks, self._parts, self._recording = Passes(), [], [], False
 
+    def rest(self, resting: bool) -> None:
+        """Watch no pass until told to go on."""
+        if self._taps is not None:
+            self._taps.rest(resting)
+
+    def nothing(self) -> Tensor:
+        """A penalty of zero, where the model is."""
+        return torch.zeros((), device=next(self._root.parameters(), torch.empty(0)).device)
+
     def total(self, weigh: Weigh | None = None) -> Tensor:
         """A over the passes since the last call; zero after passes in eval mode or under no_grad.
 
@@ -104,7 +113,7 @@ class Recorder:
         if runs and not layers:
             raise without_activations(self._model, self._taps.passed_over, self._taps.unseen.values(), self._taps.idle)
         if not any(layers) and not shared:
-            return torch.zeros((), device=next(self._root.parameters(), torch.empty(0)).device)
+            return self.nothing()
         alone = self._local is self.rule
         if not alone:
             self._expect_same(shared, layers)

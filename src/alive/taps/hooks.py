@@ -158,6 +158,13 @@ class _Leave(_Hook):
             taps._leave(self.place, output)
 
 
+class Rest(_Hook):
+    """Says whose model it is while nothing is watched."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Do nothing."""
+
+
 def idle(*args: Any) -> None:
     """A hook that does nothing."""
 
@@ -189,5 +196,5 @@ def watchers(model: nn.Module) -> Iterator[Watcher]:
     """Every watcher of any part of the model."""
     for module in bare(model).modules():
         for hook in forward_hooks_of(module).values():
-            if isinstance(hook, _Enter):
+            if isinstance(hook, _Enter | Rest):
                 yield hook.taps.watcher

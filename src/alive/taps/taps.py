@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from ..errors import AliveError
 from ..functional.activations import Activation
@@ -30,7 +31,7 @@ from .book import OTHERWISE, Book, Entry
 from .closed import Closed
 from .declared import Output, declared, expect_outputs
 from .formulas import Step
-from .hooks import Mode, hooks_on, idle, is_on_stack
+from .hooks import Mode, Rest, hooks_on, idle, is_on_stack
 from .kinds import DECLARED, PLAIN, RELU, Masks, Seen, is_of_losses, is_pre_activation
 from .lines import line_of_call
 from .models import bare, expect_declared, expect_no_replica, named_modules, tell_hidden
@@ -126,7 +127,8 @@ class Taps:
         told = {m for m, at in places.items() if at.activation or at.output or at.selects}
         hooked = {m: at for m, at in places.items() if m is root or m in told or type(m) not in PLAIN}
         self._closed = Closed(root, hooked)
-        self._handles = [handle for module, place in hooked.items() for handle in hooks_on(module, place, self)]
+        self._hooked = hooked
+        self._handles = self._hook()
 
     @property
     def is_followed(self) -> bool:
@@ -145,11 +147,24 @@ class Taps:
         sizes = Sizes()
         return sizes.of_output(output, self._points, self._point_axis)
 
-    def remove(self) -> None:
-        """Leave the model as it was."""
+    def rest(self, resting: bool) -> None:
+        """Take the hooks off, but for one that does nothing and says whose model it is; or put them on again."""
+        if self._handles:  # else the model was left for good
+            self._unhook()
+            rests = Rest(self, self._hooked[self._root])
+            self._handles = [self._root.register_forward_pre_hook(rests)] if resting else self._hook()
+
+    def _hook(self) -> list[RemovableHandle]:
+        return [handle for module, place in self._hooked.items() for handle in hooks_on(module, place, self)]
+
+    def _unhook(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+
+    def remove(self) -> None:
+        """Leave the model as it was."""
+        self._unhook()
         try:
             if self._running:
                 self._finish(None, failed=True)
