@@ -9,7 +9,6 @@ from posixpath import dirname, relpath
 from sphinx.application import Sphinx
 
 HOMES = {
-    "README.md#the-five-papers": "papers.md",
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",

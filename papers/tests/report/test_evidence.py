@@ -371,7 +371,7 @@ def test_the_browser_sees_what_is_spoilt(page, tmp_path):
 
 
 def test_the_readme_and_the_page_name_the_papers(page):
-    table = (ROOT / "README.md").read_text().split("### The five papers")[1].split("##")[0]
+    table = (ROOT / "docs" / "papers.md").read_text().split("##")[0]
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in re.findall(r"^\| 00.*", table, re.M)]
     assert rows == [[each.number, each.authors, each.title, str(each.year)] for each in PAPERS.values()]
     text = html.unescape(page.read_text())
