@@ -149,6 +149,17 @@ def _imports(module: ast.Module, where: str) -> set[Taken]:
     return taken
 
 
+def tree() -> str:
+    """Every room of both packages, with what it says it is for in its first line."""
+    lines = []
+    for source in (SOURCE, LABORATORY):
+        lines.append(f"{source.relative_to(ROOT)}/")
+        for room in sorted(path.parent for path in source.rglob("__init__.py") if path.parent != source):
+            words = (ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or "").splitlines()[0]
+            lines.append(f"{'  ' * len(room.relative_to(source).parts)}{room.name}/  {words}")
+    return "\n".join(lines)
+
+
 def readers() -> dict[str, str]:
     """Texts beside the source in which an exported name may be used: tests and documents."""
     paths = [

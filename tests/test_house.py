@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from documents import blocks_in
-from shape import SOURCE, readers, sources, unused
+from shape import SOURCE, readers, sources, tree, unused
 
 import alive
 
@@ -44,6 +44,11 @@ def test_import_contracts_name_every_room():
 def test_the_laboratory_has_the_version_of_the_library():
     papers = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text())["project"]
     assert papers["version"] == alive.__version__
+
+
+def test_the_tree_of_rooms_is_that_of_the_source():
+    """Write it anew from `shape.tree()` where a room came, went or says something else."""
+    assert f"```text\n{tree()}\n```" in (ROOT / "docs" / "architecture.md").read_text()
 
 
 def test_exported_names_are_used_or_documented():
