@@ -7,11 +7,12 @@ BIN := .venv/bin
 # One thread a process: two busy processes with two threads each are far slower than with one.
 RUN := OMP_NUM_THREADS=1
 
-.PHONY: help setup times demo data lab test slow hostile check bench lint docs release matrix clean
+.PHONY: help setup times demo data lab quick test slow hostile check bench lint docs release matrix clean
 
 help:
 	@echo "make demo    set up, then train the 50x4 network six ways and draw what happened"
 	@echo "make test    set up, then run the whole test suite"
+	@echo "make quick   the tests that start no process and compile nothing"
 	@echo "make slow    the training studies that the suite leaves out"
 	@echo "make hostile files and surroundings that mean harm: 20,000 spoiled files; half an hour"
 	@echo "make check   format, lint, types, import directions, tests"
@@ -51,6 +52,9 @@ lab:
 	mkdir -p build/lab && cp papers/src/alive_papers/lab/source/package*.json build/lab/
 	npm ci --prefix build/lab --no-audit --no-fund
 	node papers/src/alive_papers/lab/source/build.mjs --modules build/lab/node_modules
+
+quick: setup
+	ALIVE_QUICK=1 $(RUN) $(BIN)/pytest tests papers/tests
 
 test: setup
 	$(RUN) $(BIN)/pytest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,14 @@ from alive_papers.sets.download.places import NotThere
 collect_ignore_glob = ["*conftest.py"]  # which hold no doctests
 PLUGIN = Path(__file__).parent / "examples" / "alive-plugin"
 
+# `make quick` leaves out what starts a process, compiles or takes long, by what its file says; what it runs may not
+# start a process, and has no numba.
+QUICK = bool(os.environ.get("ALIVE_QUICK"))
+LONG_ROOMS = {"bestiary", "fleet", "fuzz", "hostile", "integrations", "selections"}
+HEAVY = re.compile(
+    r"subprocess|multiprocessing|two_ranks|plug_in|torch\.compile|numba|\bfused\b|kernel|sweep|fleet|transformers|onnx"
+    r"|alive_papers\.(?!networks|theorems|sets)|to_exported|certif|clinic|torchrun|\bslow\b|cure\(|given\("
+)
 torch.set_num_threads(1)
 # A run that fails, fails again, and no law has a deadline; --hypothesis-profile default looks for new examples.
 settings.load_profile("ci")
@@ -33,6 +42,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         others = [item for item in items if item not in set(fleet)]
         half = len(items) // 2
         items[:] = others[:half] + fleet + others[half:]
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """In a quick run, whether a file is left out."""
+    if not QUICK or collection_path.suffix != ".py":
+        return None
+    return not LONG_ROOMS.isdisjoint(collection_path.parts) or bool(HEAVY.search(collection_path.read_text())) or None
+
+
+if QUICK:
+    sys.modules["numba"] = None  # type: ignore[assignment]
+
+    def _refuse(event: str, args: tuple[object, ...]) -> None:
+        if event in ("subprocess.Popen", "os.fork", "os.posix_spawn") and "PYTEST_CURRENT_TEST" in os.environ:
+            raise RuntimeError(f"a quick test starts a process: {event}; name what it needs in HEAVY of conftest.py")
+
+    sys.addaudithook(_refuse)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -28,7 +28,7 @@ from .run.rows import write_table
 
 WHERE = ("local", "ray")
 OWN = "Show your own in Python: alive_papers.study.report(store, folder, experiments=[yours])"
-COLOURS = {"reproduced": "green", "differs": "red", "partial": "dim", "not run": "dim"}
+COLOURS = {"reproduced": "green", "differs": "red", "not decided": "yellow", "partial": "dim", "not run": "dim"}
 
 
 def reproduce(

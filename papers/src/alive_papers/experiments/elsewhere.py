@@ -90,8 +90,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
                 "layer has an active unit everywhere",
                 tests=(
                     "tests/nn/test_farkas_layers.py::test_one_unit_is_above_the_guarantee_at_every_input",
-                    "tests/nn/test_farkas_blocks.py::test_batch_norm_over_all_units_before_the_relu_loses_the_margin",
-                    "tests/test_demo.py::test_where_every_point_is_dead_no_gradient_passes",
+                    "papers/tests/nn/test_farkas_blocks.py::test_batch_norm_over_all_units_before_the_relu_loses_the_margin",
+                    "papers/tests/test_demo.py::test_where_every_point_is_dead_no_gradient_passes",
                 ),
             ),
         ),
@@ -139,7 +139,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
                 tests=(
                     "tests/functional/test_farkas_functional.py::"
                     "test_the_printed_algorithm_2_leaves_points_dead_and_the_corrected_one_none",
-                    "tests/nn/test_farkas_blocks.py::test_every_relu_of_a_block_has_an_active_unit",
+                    "papers/tests/nn/test_farkas_blocks.py::test_every_relu_of_a_block_has_an_active_unit",
                 ),
                 why="As printed it leaves points dead; the corrected blocks leave none.",
             ),
@@ -180,8 +180,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
                 "layers",
                 "Stages, widths and maps of the networks",
                 tests=(
-                    "tests/nn/test_skips.py::test_table_1_of_the_paper",
-                    "tests/nn/test_skips.py::test_a_convolutional_network_has_8n_plus_2_layers",
+                    "papers/tests/nn/test_skips.py::test_table_1_of_the_paper",
+                    "papers/tests/nn/test_skips.py::test_a_convolutional_network_has_8n_plus_2_layers",
                 ),
             ),
         ),
@@ -232,10 +232,10 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
                 "theorem-2.1",
                 "Theorem 2.1: a linear map is a product of near-identity layers whose norms fall as one over the depth",
                 tests=(
-                    "tests/theory/test_linear_residual.py::"
+                    "papers/tests/theory/test_linear_residual.py::"
                     "test_the_product_is_the_map_and_the_norm_is_below_the_papers_bound",
-                    "tests/theory/test_linear_residual.py::test_norms_fall_like_one_over_depth",
-                    "tests/theory/test_linear_residual.py::test_negative_determinants_are_refused_or_reflected",
+                    "papers/tests/theory/test_linear_residual.py::test_norms_fall_like_one_over_depth",
+                    "papers/tests/theory/test_linear_residual.py::test_negative_determinants_are_refused_or_reflected",
                 ),
                 why="It holds for maps of positive determinant alone; others need one reflection more.",
             ),
@@ -243,8 +243,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
                 "theorem-2.2",
                 "Theorem 2.2 and (2.3): near the identity the gradient vanishes at optima alone",
                 tests=(
-                    "tests/theory/test_linear_residual.py::test_the_corrected_bound_holds_on_ten_thousand_draws",
-                    "tests/theory/test_linear_residual.py::"
+                    "papers/tests/theory/test_linear_residual.py::test_the_corrected_bound_holds_on_ten_thousand_draws",
+                    "papers/tests/theory/test_linear_residual.py::"
                     "test_the_printed_bound_is_violated_by_layers_that_all_shrink",
                 ),
                 why="(2.3) as printed is violated; with the exponent doubled it holds.",
@@ -253,9 +253,9 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
                 "theorem-3.2",
                 "Theorem 3.2: a residual network with few weights can name any labels of its points",
                 tests=(
-                    "tests/theory/test_memoriser.py::test_five_thousand_random_points_with_random_labels",
-                    "tests/theory/test_memoriser.py::test_the_whole_digits_set",
-                    "tests/theory/test_memoriser.py::test_any_labelling_of_any_distinct_points",
+                    "papers/tests/theory/test_memoriser.py::test_five_thousand_random_points_with_random_labels",
+                    "papers/tests/theory/test_memoriser.py::test_the_whole_digits_set",
+                    "papers/tests/theory/test_memoriser.py::test_any_labelling_of_any_distinct_points",
                 ),
                 why="The constants of the proof do not suffice; the construction here needs none of them.",
             ),
@@ -287,7 +287,9 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
                 "memory",
                 "Tensors kept with the penalty, relative to those without",
                 1.5,
-                tests=("tests/test_benchmarks.py::test_the_penalty_saves_nothing_of_the_size_of_the_activations",),
+                tests=(
+                    "papers/tests/test_benchmarks.py::test_the_penalty_saves_nothing_of_the_size_of_the_activations",
+                ),
                 why="The penalty here keeps nothing of the size of an activation, where the paper's keeps half more.",
             ),
         ),

@@ -27,7 +27,7 @@ function imports(settings: Settings, doses: readonly Dose[]): string {
   const rest = [
     settings.data === "moons" ? "from alive.data import moons" : "",
     `from alive.nn import Rectangular${isMirrored ? ", initialise_" : ""}`,
-    settings.method === "skip" ? "from alive.nn.skips import Residual" : "",
+    settings.method === "skip" ? "from alive_papers.networks.skips import Residual" : "",
     settings.method === "farkas" ? "from alive.surgery import to_farkas" : "",
   ];
   return ["import alive", "import torch", ...rest.filter(Boolean), "from torch import nn", ""].join("\n");
