@@ -165,7 +165,7 @@ def test_schemas_are_strict_and_published(alive, name):
         valid({"format": f"alive {name} 1"}, against)
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=str)
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
 def test_every_rule_has_its_page(alive, rule):
     file = ROOT / "docs" / "rules" / f"{rule.id}.md"
     assert file.read_text() == page(rule) == alive("rules", rule.id, "--markdown")[1]

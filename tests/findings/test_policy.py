@@ -116,7 +116,7 @@ class Sums(nn.Module):
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("rule", rules_of("census"), ids=str)
+@pytest.mark.parametrize("rule", rules_of("census"), ids=lambda rule: rule.id)
 def test_every_rule_knows_when_it_is_open(rule):
     """Nothing is open where all was measured, and what says that something is unknown is never open itself."""
     known = library.census(nn.Sequential(nn.Linear(2, 8), nn.ReLU()), torch.randn(40, 2), gradient=True)
