@@ -16,6 +16,7 @@ from alive.cli import sources
 from alive.data import Data, moons
 from alive.errors import AliveError
 from alive.feed import batches
+from alive.feed.labelled import labelled
 
 X, Y, REAL = torch.randn(30, 3), torch.arange(30) % 3, torch.randn(30, 2)
 IDS, MASK = torch.randint(9, (30, 4)), torch.ones(30, 4, dtype=torch.long)
@@ -110,7 +111,7 @@ class Words(nn.Module):
     ],
 )
 def test_any_labelled_source_becomes_a_record(given, model, inputs, targets):
-    found = sources.labelled(given, model=model)
+    found = labelled(given, model=model)
     assert isinstance(found, Data)
     for ours, theirs in zip((found.train_x, *found.train_more), inputs, strict=True):
         assert torch.equal(ours, theirs)
@@ -120,25 +121,27 @@ def test_any_labelled_source_becomes_a_record(given, model, inputs, targets):
 
 def test_files_and_names_become_records(here):
     np.savez(here / "d.npz", x_train=X, y_train=Y, x_test=X[:3], y_test=Y[:3])
-    found = sources.labelled("d.npz")
+    found = labelled("d.npz")
     assert torch.equal(found.train_y, Y)
     assert torch.equal(found.test_x, X[:3])
-    assert sources.labelled("moons").name == "moons"
+    assert labelled("moons").name == "moons"
     np.save(here / "x.npy", X)
     with pytest.raises(AliveError, match="x has no targets to train on"):
-        sources.labelled("x.npy")
+        labelled("x.npy")
 
 
 def test_whole_targets_are_real_where_that_is_asked_for():
-    assert sources.labelled((X, Y), real=True).is_real
+    assert labelled((X, Y), real=True).is_real
 
 
 def test_a_plain_network_needs_no_targets(here):
     np.save(here / "x.npy", X)
     opened = sources.opened(sources.Typed("3x4", "x.npy"))
-    assert opened.model(X).shape == (30, 1)
+    assert opened.model()(X).shape == (30, 1)
     np.save(here / "bytes.npy", np.ones((5, 3), np.uint8))
-    assert sources.opened(sources.Typed("3x4", "bytes.npy")).data.whole[0].is_floating_point()
+    opened = sources.opened(sources.Typed("3x4", "bytes.npy"))
+    x, _ = next(iter(opened.points(opened.model())))
+    assert x.is_floating_point()
 
 
 @pytest.mark.parametrize(
@@ -162,6 +165,7 @@ def test_a_part_of_the_data():
     data = moons()
     for split, points in (("train", 85), ("test", 15), ("all", 100)):
         opened = sources.opened(sources.Typed("2x4", "moons", split=split))
-        assert opened.data.length == points
-    seen = torch.cat([batch[0] for batch in opened.data])
+        found = opened.points(opened.model())
+        assert found.length == points
+    seen = torch.cat([batch[0] for batch in found])
     assert torch.equal(seen, torch.cat([data.train_x, data.test_x]))

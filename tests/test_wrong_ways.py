@@ -119,6 +119,11 @@ WAYS = {
     "no such name": Way(["MINE:make_modle"], ["unknown name in MINE", "did you mean 'make_model'"]),
     "no such file": Way(["MINEE.py:make_model"], ["there is no file MINEE.py", "did you mean 'MINE.py'"]),
     "a module alone": Way(["MINE"], ["MINE is a module, not a model", "Write MINE:make_model"]),
+    "a name alone": Way(
+        ["make_modest"],
+        ["is a name in modest.py", "did you mean 'modest:make_modest'?"],
+        text("modest.py", "def make_modest(): ...\n"),
+    ),
     "weights alone": Way(["sd.pt"], ["sd.pt holds weights", "mine:make_model --weights sd.pt"]),
     "a file alone": Way(["MINE.py"], ["MINE.py is a module, not a model", "Write MINE.py:make_model"]),
     "a notebook": Way(["a.ipynb:make_model"], ["is a notebook", "jupyter nbconvert --to script a.ipynb"]),

@@ -94,8 +94,9 @@ class Subject:
         points = self._config.getoption("alive_points")
         typed = sources.Typed(self.model, self._config.getoption("alive_data"), points=points)
         opened = sources.opened(typed)
-        found = diagnosis.census(opened.model, opened.data, gradient=self._gradient)
-        return found, places(found.findings, self.policy, made_at=sources.line_of(self.model))
+        network = opened.model()
+        found = diagnosis.census(network, opened.points(network), gradient=self._gradient)
+        return found, places(found.findings, self.policy, made_at=opened.make.line)
 
 
 class AliveItem(pytest.Item):

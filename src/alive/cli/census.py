@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -29,10 +29,6 @@ from .own import (
 )
 from .words import BatchNorm, Init, ModelSource, Seed, choice, command, interruptible, pure, show, wrote
 from .written import FailOn, Form, Ignore, Json, Limits, Out, asked
-
-if TYPE_CHECKING:
-    from ..diagnosis import Census
-    from .sources import Typed
 
 LOSS = "Also the gradient of a loss: ce, bce, mse, or mine:loss(output, targets)."
 
@@ -80,10 +76,11 @@ def census(
     typed = sources.Typed(model, data, **where, **made, point_axis=axis_of(point_axis), seed=seed)
     with interruptible(), pure(wanted.is_pure), traced(whole):
         opened = sources.opened(typed)
-        with few_threads(opened.model):
+        network = opened.model()
+        with few_threads(network):
             found = diagnosis.census(
-                opened.model,
-                sources.tracked(opened.data, typed.points, typed.point_axis),
+                network,
+                sources.tracked(opened.points(network), typed.points, typed.point_axis),
                 keep_points=keep_points,
                 forward=function_of(forward),
                 point_axis=typed.point_axis,
@@ -93,7 +90,12 @@ def census(
             )
     note(opened.notes)
     if html is not None:
-        _write(html, found, typed, opened.source, opened.sample)
+        from ..files import write_atomically
+        from ..render import Origin, page
+
+        origin = Origin(command=command(), model=model, data=opened.source, sample=opened.sample)
+        write_atomically(html, page(found, f"Census of {model} on {opened.source}", origin).encode())
+        wrote(html)
     if wanted.shows_table:
         from ..render import table
 
@@ -101,21 +103,11 @@ def census(
     wanted.finish(
         census_sheet(
             found,
-            model=typed.model,
+            model=model,
             data=opened.source,
             command=command(),
             policy=wanted.policy,
             conditions=wanted.conditions,
-            made_at=sources.line_of(typed.model),
+            made_at=opened.make.line,
         )
     )
-
-
-def _write(html: Path, found: Census, typed: Typed, data: str, sample: str) -> None:
-    """The census as a page, with what it is of and how it was made."""
-    from ..files import write_atomically
-    from ..render import Origin, page
-
-    origin = Origin(command=command(), model=typed.model, data=data, sample=sample)
-    write_atomically(html, page(found, f"Census of {typed.model} on {data}", origin).encode())
-    wrote(html)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -28,11 +28,6 @@ from .words import (
     show,
     wrote,
 )
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from .sources import Typed
 
 STORE = Path("alive-cure.sqlite")
 RACED = (*(name for name, each in CURES.own.items() if each.raced and name != AS_IS), BOTH)
@@ -82,11 +77,11 @@ def cure(
     made: dict[str, Any] = {"args": tuple(arg or ()), "init": init, "batch_norm": batch_norm}
     typed = sources.Typed(model, data, target=target, **made, seed=seed)
     with interruptible(), pure(as_json), traced(whole):
-        make, given, source, notes = _opened(typed)
-        note((*notes, *filter(None, [compiler_fault()])))
+        opened = sources.opened(typed, targets=True)
+        note((*opened.notes, *filter(None, [compiler_fault()])))
         found = race.cure(
-            make,
-            given,
+            opened.make if opened.make.own else partial(opened.make, opened.data),
+            opened.data,
             loss=loss if loss in values.LOSSES else loss_of(loss),
             steps=steps,
             seeds=seeds,
@@ -99,7 +94,7 @@ def cure(
             store=_kept_in(store),
             jobs=jobs,
             name=model,
-            source=source,
+            source=opened.source,
         )
     note(found.notes)
     if html is not None:
@@ -125,31 +120,3 @@ def _kept_in(store: Path) -> Path | None:
         aside(f"note: {error.cause}; finished runs are not kept, and after Ctrl-C all begins anew")
         return None
     return store
-
-
-def _opened(typed: Typed) -> tuple[Callable[[], nn.Module], Any, str, tuple[str, ...]]:
-    """What makes the model, its data, what they are called, and what was decided."""
-    import torch
-
-    from ..data.files import Contents
-    from . import sources
-    from .sources.models import expect_plain, expect_size
-
-    own = sources.is_own(typed.model)
-    if own:
-        expect_plain(init=typed.init, batch_norm=typed.batch_norm)
-        torch.manual_seed(typed.seed)
-        make: Callable[[], nn.Module] = sources.maker(typed.model, typed.args)
-    elif typed.args:
-        raise AliveError("--arg is for models of your own", "Use --init and --batch-norm for a depth x width network")
-    else:
-        expect_size(typed.model)
-    source, notes = sources.source_of(typed.model, typed.data)
-    torch.manual_seed(typed.seed)  # for data that are drawn
-    raw = sources.data(source, target=typed.target)
-    notes += raw.notes if isinstance(raw, Contents) else ()
-    if own:
-        return make, raw, source, notes
-    fitting = sources.labelled(raw, name=source).as_floats()
-    built: dict[str, Any] = {"init": typed.init, "batch_norm": typed.batch_norm}
-    return lambda: sources.model(typed.model, fitting, **built, seed=torch.initial_seed()), fitting, source, notes

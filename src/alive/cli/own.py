@@ -72,9 +72,10 @@ def loss_of(source: str | None) -> Any:
     found = function_of(source)
     if not isinstance(found, type):
         return found
-    from .sources.imports import called
+    from .sources.imports import call, expect_callable
 
-    return called(source)
+    expect_callable(source, found, None)
+    return call(source, found)
 
 
 def note(notes: Iterable[str]) -> None:

@@ -43,17 +43,18 @@ def preflight(
     from ..nn import parse_rectangle
     from . import sources
 
-    chosen, args = model or f"{depth}x{width}", tuple(arg or ())
-    typed = sources.Typed(chosen, data, args, target=target, split=split, init=init, batch_norm=batch_norm, seed=seed)
+    chosen, made = model or f"{depth}x{width}", {"init": init, "batch_norm": batch_norm}
+    typed = sources.Typed(chosen, data, tuple(arg or ()), target=target, split=split, **made, seed=seed)
     common: dict[str, Any] = {"draws": draws, "points": points, "seed": seed}
     with interruptible(), pure(as_json), traced(whole):
-        given, source, notes = sources.found(typed)
-        if sources.is_own(chosen):
+        opened = sources.opened(typed)
+        if opened.make.own:
             own: dict[str, Any] = {"forward": function_of(forward), "point_axis": axis_of(point_axis)}
-            found = judge(sources.maker(chosen, args), given, name=chosen, source=source, **own, **common)
+            found = judge(opened.make, opened.part(), name=chosen, source=opened.source, **own, **common)
         else:
-            found = by_size(*parse_rectangle(chosen), given, init=init, batch_norm=batch_norm, **common)
-    note(notes)
+            sizes = parse_rectangle(chosen)
+            found = by_size(*sizes, opened.part(), init=init, batch_norm=batch_norm, **common)
+    note(opened.notes)
     if as_json:
         put(found.to_json())
     else:

@@ -14,7 +14,7 @@ from .written import FailOn, Form, Ignore, Json, Limits, Report, asked
 
 if TYPE_CHECKING:
     from ..surgery import Shrunk
-    from .sources import Typed
+    from .sources import Opened
 
 BOX = "Prove it for every input in these bounds: 0,1 for each entry, or data for the range of the data."
 OUT = "File for the small network's weights: .safetensors, to be loaded with --weights."
@@ -70,23 +70,25 @@ def shrink(
     )
     with interruptible(), pure(wanted.is_pure), traced(whole):
         opened = sources.opened(typed)
-        network = batches.materialise(opened.model, opened.data).eval()
-        given, other, said = _held_out(typed, opened.data)
+        network = opened.model()
+        points = opened.points(network)
+        network = batches.materialise(network, points).eval()
+        given, other, said = _held_out(opened, points)
         note((*opened.notes, *said))
         with few_threads(network):
             done = surgery.shrink(network, given, box=ends, held_out=other, time_limit=time_limit, seed=seed)
-            _write(done, typed, opened.source, given, out=out, onnx=onnx, html=html)
+            _write(done, opened, given, out=out, onnx=onnx, html=html)
     if wanted.shows_table:
         _show(done)
     wanted.finish(
         shrink_sheet(
             done.report,
-            model=typed.model,
+            model=model,
             data=opened.source,
             command=command(),
             policy=wanted.policy,
             conditions=wanted.conditions,
-            made_at=sources.line_of(typed.model),
+            made_at=opened.make.line,
         )
     )
 
@@ -104,32 +106,21 @@ def _ends(box: str | None) -> Any:
     return lo, hi
 
 
-def _held_out(typed: Typed, form: Any) -> tuple[Any, Any, tuple[str, ...]]:
+def _held_out(opened: Opened, form: Any) -> tuple[Any, Any, tuple[str, ...]]:
     """The points to judge by, those that are held out, and a note on them."""
     import torch
 
-    from . import sources
-
     try:
-        raw, _, _ = sources.found(_of_test(typed))
+        return form, opened.part("test"), ("held out: the test points",)
     except AliveError:
         if form.length is None or form.length < 2 * EVERY:
             return form, None, ()
         out = torch.arange(form.length) % EVERY == EVERY - 1
         parts = [form.take(mask.nonzero()[:, 0]) for mask in (~out, out)]
         return *parts, (f"held out: every {EVERY}th point, {int(out.sum()):,} in all",)
-    return form, raw, ("held out: the test points",)
 
 
-def _of_test(typed: Typed) -> Typed:
-    from dataclasses import replace
-
-    return replace(typed, split="test")
-
-
-def _write(
-    done: Shrunk, typed: Typed, data: str, given: Any, *, out: Path | None, onnx: Path | None, html: Path | None
-) -> None:
+def _write(done: Shrunk, opened: Opened, given: Any, *, out: Path | None, onnx: Path | None, html: Path | None) -> None:
     """The files that were asked for."""
     from .. import surgery
     from ..files import write_atomically
@@ -151,8 +142,8 @@ def _write(
     if html is not None:
         from ..surgery.shrink.page import Source, page
 
-        source = Source(command=command(), model=typed.model, data=data)
-        write_atomically(html, page(done.report, f"{typed.model}, shrunk", source).encode())
+        source = Source(command=command(), model=opened.typed.model, data=opened.source)
+        write_atomically(html, page(done.report, f"{source.model}, shrunk", source).encode())
         wrote(html)
 
 

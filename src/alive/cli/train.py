@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from ..data import Data
     from ..penalties import Jumpstart, Schedule
-    from ..train import Logger, Ranks, Settings, Task
-    from .sources import Typed
+    from ..train import Logger, Task
 
 LOSS = "ce, bce, mse, or mine:loss(output, targets); by default what the targets ask for."
 WEIGHT = "Weight of the penalty; by default one that fits every network; auto: each layer finds its own."
@@ -58,6 +57,7 @@ def train(
 ) -> None:
     """Train one network, with or without the penalty; Ctrl-C and SIGTERM leave a checkpoint to resume from."""
     from .. import train as training
+    from ..feed.labelled import labelled
     from ..functional.way import compiler_fault
     from ..penalties import Jumpstart
     from . import sources
@@ -76,7 +76,17 @@ def train(
     typed = sources.Typed(model, data, target=target, **made, seed=seed)
     planned = _planned(weight, final_weight, schedule)
     with interruptible(), traced(whole), training.joined() as ranks:
-        task, network, points = _opened(typed, loss, settings, ranks)
+        own, real = loss_of(loss), loss == "mse" or None
+        opened = sources.opened(typed, targets=True, real=real)
+        network = opened.model()
+        points = labelled(opened.data, real=real, model=network, name=opened.source)
+        network.to(ranks.device)
+        seen = training.first(network, points, settings.batch_size)
+        task = training.task_of(seen, loss if loss in values.LOSSES else own)
+        if ranks.is_main:
+            as_floats = "the model reads the whole numbers of its inputs as floats"
+            note((*opened.notes, *[as_floats] * (seen.data is not points), *task.said))
+        task, points = replace(task, name=loss or task.name), seen.data
         if resume and checkpoint is not None and ranks.is_main and not checkpoint.exists():
             note((f"there is no checkpoint {checkpoint} yet: training begins",))
         if jumpstart is not None and ranks.is_main and compiler_fault():
@@ -127,50 +137,6 @@ def _planned(
     if isinstance(given, str):
         raise AliveError("--weight auto finds its own course", "Leave out --schedule and --final-weight")
     return Schedule(WEIGHT if given is None else given, final_weight, schedule)
-
-
-def _opened(typed: Typed, loss: str | None, settings: Settings, ranks: Ranks) -> tuple[Task, nn.Module, Data]:
-    """The task, the network and its data in a form it can read; prints what was decided for the user."""
-    from ..train import first, task_of
-
-    given = loss_of(loss)
-    network, points, notes = _sources(typed, real=loss == "mse")
-    network.to(ranks.device)
-    seen = first(network, points, settings.batch_size)
-    task = task_of(seen, loss if loss in values.LOSSES else given)
-    if seen.data is not points:
-        notes += ("the model reads the whole numbers of its inputs as floats",)
-    if ranks.is_main:
-        note((*notes, *task.said))
-    return replace(task, name=loss or task.name), network, seen.data
-
-
-def _sources(typed: Typed, *, real: bool) -> tuple[nn.Module, Data, tuple[str, ...]]:
-    """The network, and its data with targets as the loss wants them; a plain network fits its data."""
-    import torch
-
-    from ..data.files import Contents
-    from ..train.checkpoint import load_weights
-    from . import sources
-    from .sources.folders import PREFIX
-
-    built: dict[str, Any] = {"init": typed.init, "batch_norm": typed.batch_norm, "seed": typed.seed, "args": typed.args}
-    own = sources.is_own(typed.model)
-    source, notes = sources.source_of(typed.model, typed.data)
-    network = sources.model(typed.model, None, **built) if own else None
-    torch.manual_seed(typed.seed)  # for data that are drawn
-    raw = sources.data(source, target=typed.target)
-    notes += raw.notes if isinstance(raw, Contents) else ()
-    if typed.model.startswith(PREFIX) and not sources.maker(typed.model).fixed:
-        notes += (f"{typed.model} holds a configuration alone: its weights are a fresh start",)
-    points = sources.labelled(raw, real=True if real else None, model=network, name=source)
-    points = points.as_real() if real else points
-    if network is None:
-        points = points.as_floats()
-        network = sources.model(typed.model, points, **built)
-    if typed.weights is not None and (said := load_weights(network, typed.weights)):
-        notes += (f"{typed.weights}: {said}",)
-    return network, points, notes
 
 
 def _loggers(csv: Path | None, tensorboard: Path | None) -> list[Logger]:

@@ -14,25 +14,34 @@ from ..data import Data, tensors
 from ..data.files import Contents
 from ..errors import AliveError
 from . import batches
-from .arrays import as_tensor, is_array
+from .arrays import as_tensor, inner, is_array
 from .raw import by_name, follows
 
 
-def labelled(found: Any, *, real: bool | None = None, model: nn.Module | None = None, name: str | None = None) -> Data:
+def labelled(
+    found: Any,
+    *,
+    real: bool | None = None,
+    model: nn.Module | None = None,
+    name: str | None = None,
+    targets: bool = True,
+) -> Data:
     """Inputs and targets of whatever people call data, as a record that can be trained on.
 
     `real` as in `alive.data.tensors`; with a model, by its forward() what is an input and what is a target. `name` is
-    what data without a name of their own are called.
+    what data without a name of their own are called. Where nobody needs `targets`, those that lack are zeros.
 
     >>> labelled(([[0.0], [1.0], [2.0]], [0, 1, 1])).classes
     2
     """
     found = parted(name or "data", by_name(found) if isinstance(found, str | PathLike) else found)
     if isinstance(found, Data):
-        return found
+        return found.as_real() if real else found
     name, (x, y), (test_x, test_y) = parts(name or "data", found, model or nn.Identity())
-    if y is None:
+    if y is None and targets:
         raise AliveError(f"{name} has no targets to train on", "Give (x, y): arrays x and y, or a column named y")
+    if not targets and (y is None or (test_x is None) != (test_y is None)):
+        y, test_y = (None if part is None else torch.zeros(_points(part), dtype=torch.long) for part in (x, test_x))
     return tensors(x, y, test_x=test_x, test_y=test_y, name=name, integers=True, real=real)
 
 
@@ -79,6 +88,11 @@ def _collected(name: str, found: Any, model: nn.Module) -> tuple[Any, Any]:
     has_targets = read[0][1] is not None
     x = _joined([_without(x, y) for x, y in read])
     return x, _joined([as_tensor(y) for _, y in read]) if has_targets else None
+
+
+def _points(part: Any) -> int:
+    """How many points a set of inputs has."""
+    return len(inner(part)[0])
 
 
 def _without(inputs: Any, targets: Any) -> Any:

@@ -116,7 +116,6 @@ def opened(
     notes = _expect_fresh(name, model, other)
     size = batch_size or (data.batch_size if isinstance(data, DataLoader) else None) or BATCH
     whole = labelled(data, real=True if loss == "mse" else None, model=model, name=source)
-    whole = whole.as_real() if loss == "mse" else whole
     _expect_points(whole)
     if points is not None and points < len(whole.train_y):
         whole = whole.subset(drawn(len(whole.train_y), points, 0))

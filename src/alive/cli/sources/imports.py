@@ -8,8 +8,9 @@ import inspect
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,36 +32,35 @@ def named(source: str) -> Any:
     found: Any = module(place)
     for step in name.split("."):
         if not hasattr(found, step):
-            expect_one_of(f"name in {place}:", step, [known for known in _names(found) if not known.startswith("_")])
+            names = vars(found) if isinstance(found, ModuleType) else dir(found)
+            expect_one_of(f"name in {place}:", step, [known for known in names if not known.startswith("_")])
         found = getattr(found, step)
     return found
 
 
-def line_of(source: str) -> str:
-    """File and line of what makes a model of the user's own, as "mine.py:12"; empty where there is no such line."""
+def line_of(found: Any) -> str:
+    """File and line of a thing of the user's own, as "mine.py:12"; empty where there is no such line."""
     try:
-        found = named(source)
         found = type(found) if isinstance(found, nn.Module) else inspect.unwrap(found)
         file, line = inspect.getsourcefile(found), inspect.getsourcelines(found)[1]
-    except (AliveError, TypeError, OSError):
+    except (TypeError, OSError):
         return ""
     return f"{short(file)}:{max(line, 1)}" if file is not None else ""
 
 
-def _names(found: Any) -> list[str]:
-    return list(vars(found)) if isinstance(found, ModuleType) else dir(found)
-
-
-def called(source: str, args: Mapping[str, Any] | None = None) -> Any:
-    """The object of that name; a function or class is called with these arguments."""
+def called(source: str) -> Any:
+    """The object of that name; what a function or class gives."""
     found = named(source)
     if isinstance(found, nn.Module) or not callable(found):
-        if args:
-            raise AliveError(f"{source} is made already and takes no --arg", "Name a function or class that makes it")
         return found
-    expect_callable(source, found, args)
+    expect_callable(source, found, None)
+    return call(source, found)
+
+
+def call(source: str, function: Callable[..., Any], args: Mapping[str, Any] | None = None) -> Any:
+    """What a function or class of the user's own gives."""
     with guarded(f"calling {source}"):
-        return found(**(args or {}))
+        return function(**(args or {}))
 
 
 def expect_callable(source: str, function: Any, args: Mapping[str, Any] | None) -> None:
@@ -90,7 +90,12 @@ def expect_callable(source: str, function: Any, args: Mapping[str, Any] | None) 
 
 
 def module(place: str) -> ModuleType:
-    """The module of that name or file; one that lies here goes before one that is installed."""
+    """The module of that name or file, looked for once; one that lies here goes before one that is installed."""
+    return _module(place, Path.cwd())
+
+
+@cache
+def _module(place: str, here: Path) -> ModuleType:
     if place.endswith(".ipynb"):
         script = f"{place.removesuffix('.ipynb')}.py"
         raise AliveError(
@@ -101,11 +106,11 @@ def module(place: str) -> ModuleType:
         return _of_file(Path(place))
     if not all(part.isidentifier() for part in place.split(".")):
         raise AliveError(f"{place!r} is not a module name", "Write mine:make_model for make_model in mine.py")
-    local = Path.cwd().joinpath(*place.split("."))
+    local = here.joinpath(*place.split("."))
     for file in (local.with_name(f"{local.name}.py"), local / "__init__.py"):
         if file.is_file():
             return _of_file(file, place)
-    _go_first(Path.cwd())
+    _go_first(here)
     return _imported(place)
 
 

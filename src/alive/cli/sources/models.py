@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,74 +17,87 @@ from ...data import Data
 from ...errors import AliveError
 from ...nn import Rectangular, RectangularConv, parse_rectangle
 from . import folders
-from .imports import called, expect_callable, named
-from .points import OWN
+from .imports import call, expect_callable, line_of, named
 
 PROGRAMS = (".onnx", ".pt2")
+OWN = "Give a model of your own: mine:make_model"
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes a model of the user's own, anew for each call; `fixed` if it exists already and is always the same."""
+    """Makes a model, anew for each call.
+
+    own    whether it is the user's own: all others are named by depth x width, and made for the data
+    fixed  whether it exists already, and is always the same
+    thing  what was named in a module of the user's own
+    """
 
     source: str
-    args: Mapping[str, Any] = field(default_factory=dict)
+    make: Callable[..., Any]
+    own: bool = True
     fixed: bool = False
+    thing: Any = None
 
-    def __call__(self) -> nn.Module:
-        """Make it."""
-        if self.source.startswith(folders.PREFIX):
-            return folders.model(self.source)
-        if is_program(self.source):
-            return _program(self.source)
-        made = called(self.source, self.args)
+    def __call__(self, *points: Data) -> nn.Module:
+        """Make it; by depth x width for these points, under the seed that is set."""
+        made = self.make(*points)
         if not isinstance(made, nn.Module):
             raise AliveError(
                 f"{self.source} gave a {type(made).__name__}, not a torch.nn.Module", "Let it return the model"
             )
         return made
 
-
-def is_own(source: str) -> bool:
-    """Whether a model is the user's own: all others are named by depth x width."""
-    return ":" in source or is_program(source)
-
-
-def is_program(source: str) -> bool:
-    """Whether a model is a file that runs without its Python code."""
-    return Path(source).suffix.lower() in PROGRAMS
+    @property
+    def line(self) -> str:
+        """File and line of what makes it, as "mine.py:12"; empty where there is none."""
+        return line_of(self.thing)
 
 
-def _program(source: str) -> nn.Module:
-    from ...surgery.load import from_exported, from_onnx
-
-    return from_onnx(source) if Path(source).suffix.lower() == ".onnx" else from_exported(source)
-
-
-def maker(source: str, args: Sequence[str] = ()) -> Maker:
-    """What makes a model of the user's own; names and arguments that do not exist are refused at once."""
+def maker(source: str, args: Sequence[str] = (), *, init: str = "glorot", batch_norm: bool = False) -> Maker:
+    """What makes the model of that name; names and arguments that do not exist are refused at once."""
+    is_program = Path(source).suffix.lower() in PROGRAMS
+    if ":" not in source and not is_program:
+        if args:
+            raise AliveError(
+                "--arg is for models of your own", "Use --init and --batch-norm for a depth x width network"
+            )
+        depth, width = _size(source)
+        options: dict[str, Any] = {"depth": depth, "width": width, "batch_norm": batch_norm, "init": init}
+        return Maker(source, partial(_rectangle, source, **options), own=False)
     given = _parsed(args)
+    if init != "glorot" or batch_norm:
+        raise AliveError(
+            "--init and --batch-norm are for networks by depth x width",
+            "Let your own function build it so; alive.nn.initialise_(model, init) gives any start",
+        )
     if source.startswith(folders.PREFIX):
         if given:
             raise AliveError("a folder of transformers takes no --arg", "Change its config.json instead")
-        return Maker(source, fixed=folders.has_weights(source))
-    if is_program(source):
+        return Maker(source, partial(folders.model, source), fixed=folders.has_weights(source))
+    if is_program:
         if given:
             raise AliveError(f"{source} is made already and takes no --arg", "Leave --arg out")
         if not Path(source).is_file():
             raise AliveError(f"there is no file {source}", "Correct the path")
-        return Maker(source, fixed=True)
+        return Maker(source, partial(_program, source), fixed=True)
     found = named(source)
     if isinstance(found, nn.Module):
         if given:
             raise AliveError(f"{source} is made already and takes no --arg", "Name a function or class that makes it")
-        return Maker(source, fixed=True)
+        return Maker(source, lambda: found, fixed=True, thing=found)
     if not callable(found):
         raise AliveError(
             f"{source} is a {type(found).__name__}, not a torch.nn.Module", "Name a model, or what makes it"
         )
     expect_callable(source, found, given)
-    return Maker(source, given)
+    return Maker(source, partial(call, source, found, given), thing=found)
+
+
+def _program(source: str) -> nn.Module:
+    """The model of a file that runs without its Python code."""
+    from ...surgery.load import from_exported, from_onnx
+
+    return from_onnx(source) if Path(source).suffix.lower() == ".onnx" else from_exported(source)
 
 
 def _parsed(args: Sequence[str]) -> dict[str, Any]:
@@ -103,34 +118,18 @@ def _parsed(args: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def model(source: str, points: Any, *, init: str, batch_norm: bool, seed: int, args: Sequence[str] = ()) -> nn.Module:
-    """A network by depth x width that fits the points, or one of the user's own."""
-    if is_own(source):
-        expect_plain(init=init, batch_norm=batch_norm)
-        torch.manual_seed(seed)  # for what is made on import
-        make = maker(source, args)
-        torch.manual_seed(seed)  # and for what is made now, whatever the import has drawn
-        return make()
-    if args:
-        raise AliveError("--arg is for models of your own", "Use --init and --batch-norm for a depth x width network")
-    depth, width = expect_size(source)
-    options: dict[str, Any] = {"depth": depth, "width": width, "batch_norm": batch_norm, "init": init}
-    chance = torch.Generator().manual_seed(seed)
-    expect_features(source, points)
+def _rectangle(source: str, points: Data, **options: Any) -> nn.Module:
+    """A network by depth x width that fits the points."""
+    if points.train_more:
+        raise AliveError(f"{source} reads one table or image of floats, and {points.name} holds several inputs", OWN)
+    chance = torch.Generator().manual_seed(torch.initial_seed())
     if points.train_x.ndim == 4:
         return RectangularConv(points.train_x.shape[1], points.outputs, **options, generator=chance)
     return Rectangular(points.inputs, points.outputs, **options, generator=chance)
 
 
-def expect_features(source: str, points: Data) -> None:
-    """Refuse for depth x width networks what only a model of one's own can read."""
-    if points.train_more or not (points.train_x.is_floating_point() or points.mean is not None):
-        what = "several inputs" if points.train_more else "whole numbers, such as token ids"
-        raise AliveError(f"{source} reads one table or image of floats, and {points.name} holds {what}", OWN)
-
-
-def expect_size(source: str) -> tuple[int, int]:
-    """Depth and width; for the name of a module alone, the error says what is missing."""
+def _size(source: str) -> tuple[int, int]:
+    """Depth and width; for the name of a module alone, or of what is in one, the error says what is missing."""
     path = Path(source)
     if path.suffix in (".py", ".ipynb") or (path.with_suffix(".py").is_file() and source.isidentifier()):
         raise AliveError(
@@ -143,13 +142,8 @@ def expect_size(source: str) -> tuple[int, int]:
         )
     if path.is_dir() and (path / "config.json").is_file():
         raise AliveError(f"{source} is a folder", f"Write hf:{source} for a model of transformers")
+    for file in sorted(filter(Path.is_file, Path().glob("*.py"))) if source.isidentifier() else ():
+        if re.search(rf"^((class|def) +{source}\b|{source} *[:=])", file.read_text(errors="replace"), re.MULTILINE):
+            module = file.stem if file.stem.isidentifier() else file.name
+            raise AliveError(f"{source} is a name in {file}", f"did you mean '{module}:{source}'?")
     return parse_rectangle(source)
-
-
-def expect_plain(*, init: str, batch_norm: bool) -> None:
-    """Refuse for a model of the user's own what only depth x width networks are built with."""
-    if init != "glorot" or batch_norm:
-        raise AliveError(
-            "--init and --batch-norm are for networks by depth x width",
-            "Let your own function build it so; alive.nn.initialise_(model, init) gives any start",
-        )

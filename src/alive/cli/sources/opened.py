@@ -16,6 +16,7 @@ from ...errors import AliveError, expect
 from ...feed import batches
 from ...feed.calls import taken
 from ...feed.forms import Form, Stream, resized
+from ...feed.labelled import labelled
 from ...feed.raw import read
 from ...screen import bars
 from ...surgery.load.bounded import Bounded
@@ -23,8 +24,8 @@ from ...surgery.load.exported import BATCH_SIZE
 from ...surgery.load.onnx import OnnxNetwork
 from ...train.checkpoint import load_weights
 from . import folders
-from .models import expect_plain, expect_size, is_own, maker, model
-from .points import beside, data, part, record
+from .models import Maker, maker
+from .points import beside, data, part
 
 SOON = 2.0  # seconds that need no bar
 
@@ -58,50 +59,81 @@ class Typed:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Opened:
-    """A model and its data; `source` names the data, `notes` say what was decided, `sample` which points were taken."""
+    """What makes a model, and all of its data; `source` names the data, `notes` say what was decided up to now."""
 
-    model: nn.Module
-    data: Form
+    typed: Typed
+    make: Maker
+    data: Any
     source: str
     notes: tuple[str, ...]
-    sample: str
+    sample: str = ""  # which points were taken, if not all
+
+    def model(self) -> nn.Module:
+        """The model under the seed, with the weights that were asked for."""
+        with torch.random.fork_rng(devices=[]):  # points are drawn alike for every model
+            torch.manual_seed(self.typed.seed)
+            network = self.make() if self.make.own else self.make(self.data)
+        if self.typed.weights is not None and (told := load_weights(network, self.typed.weights)):
+            self.notes += (f"{self.typed.weights}: {told}",)
+        return network
+
+    def part(self, split: str | None = None) -> Any:
+        """The training or the test points, or both; as typed unless said otherwise."""
+        return part(self.data, split or self.typed.split)
+
+    def points(self, network: nn.Module) -> Form:
+        """The points that were asked for, in batches that fit the model; a file that runs is tried on the first."""
+        typed, form = self.typed, read(self.part(), network, self.typed.point_axis)
+        is_program = isinstance(network, fx.GraphModule) and BATCH_SIZE in network.meta
+        size = network.batch_size if isinstance(network, OnnxNetwork) else None
+        size = network.meta[BATCH_SIZE] if is_program else size  # many files take one point at a time
+        if typed.batch_size or (size or 0) > 0:
+            form = resized(form, typed.batch_size or size)
+        if typed.points is not None:
+            form, self.sample = batches.sample(form, network, typed.points, typed.seed, typed.point_axis)
+        if isinstance(network, OnnxNetwork):
+            given = taken(network, next(iter(form)))
+            worst = network.check(given.args, given.keywords)
+            self.notes += (
+                f"run in torch, operation by operation; outputs differ from onnxruntime's by at most {worst:.1g}",
+            )
+        elif is_program and form.length is not None:
+            _rehearse(Path(typed.model), network, form)
+        self.notes += (self.sample,) if self.sample else ()
+        return form
 
 
-def opened(typed: Typed) -> Opened:
-    """Find the model, then its data, then make and load the model, then take the points asked for."""
-    raw, source, notes = _read(typed)
-    built: dict[str, Any] = {"init": typed.init, "batch_norm": typed.batch_norm, "seed": typed.seed, "args": typed.args}
-    network = model(typed.model, raw, **built)
-    if typed.weights is not None and (said := load_weights(network, typed.weights)):
-        notes += (f"{typed.weights}: {said}",)
-    form, sample = _chosen(typed, part(raw, typed.split), network)
-    if isinstance(network, OnnxNetwork):
-        notes += (_checked(network, form),)
-    elif isinstance(network, fx.GraphModule) and BATCH_SIZE in network.meta and form.length is not None:
-        _rehearsed(Path(typed.model), network, form)
-    return Opened(network, form, source, (*notes, sample) if sample else notes, sample)
+def opened(typed: Typed, *, targets: bool = False, real: bool | None = None) -> Opened:
+    """Find the model, then read all of its data; the model is not made yet.
+
+    For a depth x width network the data are a record of floats; without `targets` they need none, and `real` is as in
+    `alive.data.tensors`.
+    """
+    torch.manual_seed(typed.seed)  # for what is made on import
+    make = maker(typed.model, typed.args, init=typed.init, batch_norm=typed.batch_norm)
+    source, notes = typed.data or "moons", ()
+    if typed.data is None and make.own:
+        found = beside(typed.model)
+        if found is None:
+            raise AliveError(
+                f"{typed.model} needs data",
+                "Add --data with a file, a name such as digits, or mine:make_data; or write make_data() beside the "
+                "model",
+            )
+        source, notes = found, (f"data: {found}, which lies beside the model",)
+    torch.manual_seed(typed.seed)  # for data that are drawn
+    raw = data(source, target=typed.target)
+    notes += raw.notes if isinstance(raw, Contents) else ()
+    if typed.model.startswith(folders.PREFIX) and not make.fixed:
+        notes += (f"{typed.model} holds a configuration alone: its weights are a fresh start",)
+    if not make.own:
+        raw = labelled(raw, real=real, name=source, targets=targets).as_floats()
+    return Opened(typed, make, raw, source, notes)
 
 
-def _batch_size(network: nn.Module) -> int | None:
-    """How many points a file takes at once, where it was written for so many alone."""
-    size: int | None = None
-    if isinstance(network, OnnxNetwork):
-        size = network.batch_size
-    elif isinstance(network, fx.GraphModule):
-        size = network.meta.get(BATCH_SIZE)
-    return size if size is not None and size > 0 else None
-
-
-def _checked(network: OnnxNetwork, form: Form) -> str:
-    """Compare the first batch with onnxruntime, and say so."""
-    given = taken(network, next(iter(form)))
-    worst = network.check(given.args, given.keywords)
-    return f"run in torch, operation by operation; outputs differ from onnxruntime's by at most {worst:.1g}"
-
-
-def _rehearsed(path: Path, network: nn.Module, form: Form) -> None:
+def _rehearse(path: Path, network: nn.Module, form: Form) -> None:
     """Run the first batch through a program while what it makes is counted: a line of it may ask for 10^9 numbers.
 
     It leaves no trace: buffers and chance are as before.
@@ -121,55 +153,6 @@ def _rehearsed(path: Path, network: nn.Module, form: Form) -> None:
         raise AliveError(f"{path} cannot be run on these data: {said}", "Give data that fit it") from None
     for name, buffer in network.named_buffers():
         buffer.data.copy_(before[name])
-
-
-def found(typed: Typed) -> tuple[Any, str, tuple[str, ...]]:
-    """The data alone, what they are called, and what was decided; the model is found, and not made."""
-    raw, source, notes = _read(typed)
-    return part(raw, typed.split), source, notes
-
-
-def _read(typed: Typed) -> tuple[Any, str, tuple[str, ...]]:
-    """All of the data, once the model is known to exist."""
-    own = is_own(typed.model)
-    if own:
-        made = maker(typed.model, typed.args)
-        expect_plain(init=typed.init, batch_norm=typed.batch_norm)
-    elif typed.args:
-        raise AliveError("--arg is for models of your own", "Use --init and --batch-norm for a depth x width network")
-    else:
-        expect_size(typed.model)
-    source, notes = source_of(typed.model, typed.data)
-    torch.manual_seed(typed.seed)  # for data that are drawn; models are seeded anew
-    raw = data(source, target=typed.target)
-    notes += raw.notes if isinstance(raw, Contents) else ()
-    if own and typed.model.startswith(folders.PREFIX) and not made.fixed:
-        notes += (f"{typed.model} holds a configuration alone: its weights are a fresh start",)
-    return raw if own else record(source, raw), source, notes
-
-
-def source_of(model: str, data: str | None) -> tuple[str, tuple[str, ...]]:
-    """Which data: those that were named, make_data beside a model of the user's own, MOONS for depth x width."""
-    if data is not None or not is_own(model):
-        return data or "moons", ()
-    found = beside(model)
-    if found is None:
-        raise AliveError(
-            f"{model} needs data",
-            "Add --data with a file, a name such as digits, or mine:make_data; or write make_data() beside the model",
-        )
-    return found, (f"data: {found}, which lies beside the model",)
-
-
-def _chosen(typed: Typed, found: Any, network: nn.Module) -> tuple[Form, str]:
-    """The points asked for, in batches as asked for, and in words which they are if not all."""
-    form, sample = read(found, network, typed.point_axis), ""
-    size = typed.batch_size or _batch_size(network)  # many files take one point at a time
-    if size is not None:
-        form = resized(form, size)
-    if typed.points is not None:
-        form, sample = batches.sample(form, network, typed.points, typed.seed, typed.point_axis)
-    return form, sample
 
 
 def tracked(form: Form, points: int | None, point_axis: int | None) -> Stream:

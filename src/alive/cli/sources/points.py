@@ -7,14 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from ...data import Data, load, tensors
+from ...data import Data, load
 from ...data.files import READERS, Contents, contents
 from ...errors import AliveError, expect_one_of
-from ...feed.labelled import labelled as in_memory
-from ...feed.labelled import parted, parts
+from ...feed.labelled import parted
 from ...feed.raw import Both, of_record
 from .folders import PREFIX
 from .imports import called, module
@@ -42,17 +40,13 @@ def data(source: str, *, target: str | None = None) -> Any:
     made = parted(source, called(source))
     if isinstance(made, Contents):
         return made
-    if made is None or isinstance(made, nn.Module | str | int | float) or not (_is_data(made)):
+    known = isinstance(made, Data | Iterable) or hasattr(made, "__getitem__") or hasattr(made, "__array__")
+    if not known or isinstance(made, type | nn.Module | str | int | float):
         raise AliveError(
             f"{source} gave a {type(made).__name__}, not data",
             "Let it return inputs x, (x, y), (x, y, test_x, test_y), a mapping, a data set, a DataLoader or batches",
         )
     return made
-
-
-def _is_data(made: Any) -> bool:
-    known = isinstance(made, Data | Iterable) or hasattr(made, "__getitem__") or hasattr(made, "__array__")
-    return known and not isinstance(made, type)
 
 
 def part(found: Any, split: str = "train") -> Any:
@@ -69,37 +63,3 @@ def part(found: Any, split: str = "train") -> Any:
     if split == "test":
         return replace(found, train=found.test, test=None)
     return Both((replace(found, test=None), replace(found, train=found.test, test=None)))
-
-
-def labelled(
-    source: Any,
-    *,
-    real: bool | None = None,
-    target: str | None = None,
-    model: nn.Module | None = None,
-    name: str | None = None,
-) -> Data:
-    """Inputs and targets of any source, in memory: a record that can be trained on.
-
-    `real` as in `alive.data.tensors`; with a model, its forward() decides what is an input and what a target. `name` is
-    what data without a name of their own are called.
-    """
-    found = data(source, target=target) if isinstance(source, str) else source
-    name = name or (source if isinstance(source, str) else None)
-    return in_memory(found, real=real, model=model, name=name)
-
-
-def record(source: str, found: Any) -> Data:
-    """Points as floats for a depth x width network; where they have no targets, they need none."""
-    if isinstance(found, Data):
-        return found
-    name, (x, y), (test_x, test_y) = parts(source, found, nn.Identity())
-    if not isinstance(x, Tensor):
-        raise AliveError(f"{name} holds several inputs, and a depth x width network reads one", OWN)
-    if y is not None and (test_x is None) == (test_y is None):
-        return tensors(x, y, test_x=test_x, test_y=test_y, name=name)
-    none, no_test = torch.zeros(len(x), dtype=torch.long), None if test_x is None else torch.zeros(len(test_x)).long()
-    return tensors(x, none, test_x=test_x, test_y=no_test, name=name)
-
-
-OWN = "Give a model of your own: mine:make_model"
