@@ -13,10 +13,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from alive.cli import sources
-from alive.data import Data, moons
+from alive.data import Data, moons, read
+from alive.data.calls import tensors
+from alive.data.memory import labelled
 from alive.errors import AliveError
-from alive.feed import batches
-from alive.feed.labelled import labelled
 
 X, Y, REAL = torch.randn(30, 3), torch.arange(30) % 3, torch.randn(30, 2)
 IDS, MASK = torch.randint(9, (30, 4)), torch.ones(30, 4, dtype=torch.long)
@@ -140,7 +140,7 @@ def test_a_plain_network_needs_no_targets(here):
     assert opened.model()(X).shape == (30, 1)
     np.save(here / "bytes.npy", np.ones((5, 3), np.uint8))
     opened = sources.opened(sources.Typed("3x4", "bytes.npy"))
-    x, _ = next(iter(opened.points(opened.model())))
+    x, _ = next(iter(opened.batches(opened.model())))
     assert x.is_floating_point()
 
 
@@ -157,7 +157,7 @@ def test_four_parts_are_batches_or_a_test_set(here, text, points):
     name = f"four_{abs(hash(text))}"
     put(here / f"{name}.py", f"import numpy as np, torch\nx = torch.randn(100, 3)\ndef make(): return {text}\n")
     found = sources.part(sources.data(f"{name}:make"))
-    seen = [next(batches.tensors(batch)) for batch in batches.of(found, nn.Linear(3, 1))]
+    seen = [next(tensors(batch)) for batch in read(found, nn.Linear(3, 1))]
     assert sum(map(len, seen)) == points
 
 
@@ -165,7 +165,7 @@ def test_a_part_of_the_data():
     data = moons()
     for split, points in (("train", 85), ("test", 15), ("all", 100)):
         opened = sources.opened(sources.Typed("2x4", "moons", split=split))
-        found = opened.points(opened.model())
+        found = opened.batches(opened.model())
         assert found.length == points
     seen = torch.cat([batch[0] for batch in found])
     assert torch.equal(seen, torch.cat([data.train_x, data.test_x]))

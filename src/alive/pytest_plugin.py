@@ -95,7 +95,7 @@ class Subject:
         typed = sources.Typed(self.model, self._config.getoption("alive_data"), points=points)
         opened = sources.opened(typed)
         network = opened.model()
-        found = diagnosis.census(network, opened.points(network), gradient=self._gradient)
+        found = diagnosis.census(network, opened.batches(network), gradient=self._gradient)
         return found, places(found.findings, self.policy, made_at=opened.make.line)
 
 

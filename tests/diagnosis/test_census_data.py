@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from torch.overrides import _len_torch_function_stack
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from alive.data import tensors
+from alive.data import calls, read, tensors
 from alive.diagnosis import census
 from alive.errors import AliveError
-from alive.feed import batches
 
 X = torch.randn(10, 3)
 Y = torch.zeros(10)
@@ -371,17 +370,17 @@ def test_arrays_come_in_the_precision_of_the_model() -> None:
     ],
 )
 def test_targets_can_be_reached(batch: Any, targets: Any) -> None:
-    assert batches.targets(batch) is targets
-    assert batches.targets(batch, nn.Identity()) is targets
+    assert calls.targets(batch) is targets
+    assert calls.targets(batch, nn.Identity()) is targets
 
 
 def test_a_stream_gives_its_first_points() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
 
-    def first(batches_: Any, point_axis: int | None = 0) -> list[Any]:
-        form, words = batches.sample((batch for batch in batches_), model, 5, 0, point_axis)
+    def first(batches: Any, point_axis: int | None = 0) -> list[Any]:
+        some, words = read((batch for batch in batches), model, point_axis).sample(5, 0, point_axis)
         assert words == "the first 5 points of the stream"
-        return list(form)
+        return list(some)
 
     (whole, y), (cut, z) = first([(X[:4], Y[:4]), (X[4:], Y[4:]), (X, Y)])
     assert torch.equal(torch.cat([whole, cut]), X[:5])
@@ -400,10 +399,10 @@ def test_one_array_may_be_one_point() -> None:
 
 
 def test_targets_stand_behind_all_inputs() -> None:
-    assert batches.targets((X, X, Y), Join()) is Y
-    assert batches.targets((X, Y, X), nn.Identity()) is Y
-    assert batches.inputs((X, Y), nn.Identity()) is X
-    assert batches.inputs({"a": X, "b": X, "y": Y}, Join()).keys() == {"a", "b"}
+    assert calls.targets((X, X, Y), Join()) is Y
+    assert calls.targets((X, Y, X), nn.Identity()) is Y
+    assert calls.inputs((X, Y), nn.Identity()) is X
+    assert calls.inputs({"a": X, "b": X, "y": Y}, Join()).keys() == {"a", "b"}
 
 
 @pytest.mark.parametrize(
@@ -412,12 +411,12 @@ def test_targets_stand_behind_all_inputs() -> None:
 )
 def test_a_sample_is_drawn_of_the_whole_and_kept_in_order(data: Any) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
-    form, words = batches.sample(data, model, 6, seed=5)
+    some, words = read(data, model).sample(6, seed=5)
     kept = torch.randperm(10, generator=torch.Generator().manual_seed(5))[:6].sort().values
-    seen = torch.cat([next(batches.tensors(batch)) for batch in form])
+    seen = torch.cat([next(calls.tensors(batch)) for batch in some])
     assert torch.equal(seen, X[kept])
     assert words == "6 of 10 points, drawn at random with seed 5"
-    assert batches.sample(data, model, 10, seed=5)[1] == ""
+    assert read(data, model).sample(10, seed=5)[1] == ""
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def census(
 ) -> None:
     """Count the dead, linear and nonlinear units and points of a model over a data set."""
     from .. import diagnosis
-    from ..feed.threads import few_threads
+    from ..data.calls import few_threads
     from ..files import expect_writable
     from ..render.sheet import census_sheet
     from . import sources
@@ -80,7 +80,7 @@ def census(
         with few_threads(network):
             found = diagnosis.census(
                 network,
-                sources.tracked(opened.points(network), typed.points, typed.point_axis),
+                sources.tracked(opened.batches(network), typed.points, typed.point_axis),
                 keep_points=keep_points,
                 forward=function_of(forward),
                 point_axis=typed.point_axis,

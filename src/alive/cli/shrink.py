@@ -46,8 +46,8 @@ def shrink(
 ) -> None:
     """Remove dead units and merge linear ones; outputs stay the same on the data, or with --box on all inputs in it."""
     from .. import surgery
-    from ..feed import batches
-    from ..feed.threads import few_threads
+    from ..data.calls import few_threads
+    from ..data.intake import materialise
     from ..files import expect_writable
     from ..render.sheet import shrink_sheet
     from . import sources
@@ -71,8 +71,8 @@ def shrink(
     with interruptible(), pure(wanted.is_pure), traced(whole):
         opened = sources.opened(typed)
         network = opened.model()
-        points = opened.points(network)
-        network = batches.materialise(network, points).eval()
+        points = opened.batches(network)
+        network = materialise(network, points).eval()
         given, other, said = _held_out(opened, points)
         note((*opened.notes, *said))
         with few_threads(network):

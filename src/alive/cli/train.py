@@ -57,7 +57,7 @@ def train(
 ) -> None:
     """Train one network, with or without the penalty; Ctrl-C and SIGTERM leave a checkpoint to resume from."""
     from .. import train as training
-    from ..feed.labelled import labelled
+    from ..data.memory import labelled
     from ..functional.way import compiler_fault
     from ..penalties import Jumpstart
     from . import sources

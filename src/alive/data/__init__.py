@@ -1,13 +1,16 @@
-"""Training and test points as tensors in memory: sets that come with the package, and your own files."""
+"""Whatever people call data: as batches for a model, or as training and test points in memory."""
 
 from .augment import Augment
+from .batches import Batches
 from .files import from_file
+from .intake import read
 from .record import Data, images, tensors
 from .sets import DATA, digits, friedman, load, moons
 
 __all__ = [
     "DATA",
     "Augment",
+    "Batches",
     "Data",
     "digits",
     "friedman",
@@ -15,5 +18,6 @@ __all__ = [
     "images",
     "load",
     "moons",
+    "read",
     "tensors",
 ]

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from ..data import calls, read
 from ..errors import AliveError
-from ..feed import batches
-from ..feed.calls import taken
 from ..functional import Activation, State, classify
 from ..provenance import Grid, Layout, Pairing, Scattered, by_name
 from ..taps import Call, Output, Selects, Tap, Taps, bare, without_activations
@@ -93,8 +92,8 @@ def census(
     try:
         modes.evaluate()
         with unfrozen(root, wanted=backward is not None):
-            for number, batch in enumerate(batches.of(data, root, point_axis)):
-                points = batches.points_in(batch, point_axis, number, is_run_by_hand=forward is not None, model=root)
+            for number, batch in enumerate(read(data, root, point_axis)):
+                points = calls.points_in(batch, point_axis, number, is_run_by_hand=forward is not None, model=root)
                 if forward is None and point_axis == 0:
                     example = example or example_of(root, batch, points)
                 run = _Run(root, taps, batch, number, points, forward)
@@ -125,19 +124,19 @@ class _Run(NamedTuple):
     @property
     def read(self) -> Any:
         """What of the batch the model reads; all of it, where the user runs it."""
-        return self.batch if self.forward is not None else batches.inputs(self.batch, self.model)
+        return self.batch if self.forward is not None else calls.inputs(self.batch, self.model)
 
     @property
     def named(self) -> Any:
         """The same by the names that the model gives it."""
         if self.forward is not None:
             return self.batch
-        args, keywords, _ = taken(self.model, self.batch)
+        args, keywords, _ = calls.taken(self.model, self.batch)
         return by_name(self.model, args, keywords)
 
     def __call__(self, *, grad: bool, follow: bool | None = None) -> Any:
         with self.taps.batch(self.named, self.points, follow=follow):
-            return batches.run(self.model, self.batch, self.number, self.forward, grad=grad)
+            return calls.run(self.model, self.batch, self.number, self.forward, grad=grad)
 
 
 class _Both(NamedTuple):
@@ -237,10 +236,10 @@ class _Counter:
             raise without_activations(run.model, run.taps.passed_over, run.taps.unseen.values(), run.taps.idle)
         if run.taps.book.missed:  # and could not look again: a call that is not known may be of a layer of several
             self.seen = {name: seen.unclear() if seen.tap.several else seen for name, seen in self.seen.items()}
-        given, made = of_input(run.read, run.points, self.point_axis), batches.main(output, run.points)
+        given, made = of_input(run.read, run.points, self.point_axis), calls.main(output, run.points)
         told = None if made is None else measured(made.detach(), run.taps.layout_of_output(made), run.points)
         if self.backward is not None:
-            self.backward.run(output, batches.targets(run.batch, run.model), run.points, self.point_axis)
+            self.backward.run(output, calls.targets(run.batch, run.model), run.points, self.point_axis)
             for name, seen in self.seen.items():
                 self.seen[name] = seen._replace(signal=self.backward.arrived(name, seen.signal))
         for name in run.taps.aside:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from ..data import calls, read
 from ..errors import AliveError, expect, fault
-from ..feed import batches
 from ..provenance import Grid, Layout
 from ..taps import Call, Taps, bare, without_activations
 from ..torch_private import DisableTorchFunction
@@ -194,14 +194,14 @@ def dormancy(
     try:
         modes.evaluate()
         with unfrozen(root, wanted=loss is not None):
-            for number, batch in enumerate(batches.of(data, root, point_axis)):
-                points = batches.points_in(batch, point_axis, number, model=root)
+            for number, batch in enumerate(read(data, root, point_axis)):
+                points = calls.points_in(batch, point_axis, number, model=root)
                 example = example or example_of(root, batch, points)
                 watcher.expect(points)
-                with taps.batch(batches.inputs(batch, root), points, follow=True):
-                    output = batches.run(root, batch, number, None, grad=loss is not None)
+                with taps.batch(calls.inputs(batch, root), points, follow=True):
+                    output = calls.run(root, batch, number, None, grad=loss is not None)
                 if loss is not None:
-                    watcher.go_back(_loss(loss, output, batches.targets(batch, root)))
+                    watcher.go_back(_loss(loss, output, calls.targets(batch, root)))
                 found = Dormancy(tuple(_weighed(root, one) for one in watcher.seen.values()), example)
                 total = found if total is None else total + found
     finally:

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from ..data.calls import taken
 from ..errors import AliveError
-from ..feed.calls import taken
 from ..torch_private import tree_map
 
 

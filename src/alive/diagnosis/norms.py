@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..data import calls, read
 from ..errors import AliveError
-from ..feed import batches
 from ..torch_private import BatchNorm
 
 
@@ -32,8 +32,8 @@ def settle(model: nn.Module, data: Any, *, forward: Callable[[nn.Module, Any], A
     if not fresh:
         return
     with _learning(fresh), torch.no_grad(), suppress(AliveError):  # a batch of one point has no spread
-        for number, batch in enumerate(batches.of(data, model)):
-            batches.run(model, batch, number, forward)
+        for number, batch in enumerate(read(data, model)):
+            calls.run(model, batch, number, forward)
 
 
 @contextmanager

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..data import Batches, read
+from ..data.batches import stream
+from ..data.calls import few_threads
+from ..data.intake import materialise
 from ..diagnosis import Census, census
 from ..diagnosis.norms import fresh_norms, settle
 from ..errors import AliveError
-from ..feed import batches
-from ..feed.forms import Stream
-from ..feed.threads import few_threads
 from ..findings.signal import CUTS, is_cut_off
 from ..nn import initialise_, starts_for
 from ..screen import bars
@@ -30,7 +31,7 @@ class Draws:
     """Makes networks by number, and takes their census over the same points; batch norms have seen the points then."""
 
     make: Callable[[], nn.Module]
-    data: Stream
+    data: Batches
     seed: int
     forward: Callable[[nn.Module, Any], Any] | None = None
     point_axis: int | None = 0
@@ -38,7 +39,7 @@ class Draws:
     def network(self, number: int) -> nn.Module:
         """The network of one draw."""
         torch.manual_seed(self.seed + number)
-        return batches.materialise(self.make(), self.data, self.forward, self.point_axis)
+        return materialise(self.make(), self.data, self.forward, self.point_axis)
 
     def census(self, network: nn.Module) -> Census:
         """What the network does with the points, and what comes back."""
@@ -62,9 +63,9 @@ def judged(
     """Judge a network of the user's own, made anew for each draw unless it is the same each time."""
     torch.manual_seed(seed)
     first = make()
-    form, sample = batches.sample(data, first, points, seed, point_axis)
-    kept = Stream(list(form), point_axis)
-    batches.materialise(first, kept, forward, point_axis)
+    some, sample = read(data, first, point_axis).sample(points, seed, point_axis)
+    kept = stream(list(some))
+    materialise(first, kept, forward, point_axis)
     drawn = Draws(make, kept, seed, forward, point_axis)
     second = drawn.network(1)
     fixed, alike = first is second, first is not second and _same(first, second)

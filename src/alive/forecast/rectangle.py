@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data import Data
-from ..feed.forms import Stream
+from ..data.batches import stream
 from ..nn import Rectangular, RectangularConv
 from ..theory import Birth, Estimate, arriving, birth, point_dead, spreads, width_for
 from .own import Draws, middle
@@ -40,7 +40,7 @@ class Kind:
 
     def with_gradient(self, draws: int, most: int = WITH_GRADIENT) -> tuple[Shares, float | None, float | None]:
         """Of a few networks: which cannot learn, the spread at the end, the gradient at the beginning."""
-        drawn = Draws(self._network, Stream([self.x], 0), self.seed)
+        drawn = Draws(self._network, stream([self.x]), self.seed)
         with torch.random.fork_rng(devices=[]):
             counted = [drawn.census(drawn.network(number)) for number in range(min(draws, most))]
         spread = middle([found.layers[-1].signal.spread for found in counted])

@@ -16,10 +16,10 @@ from torch.utils.data import DataLoader
 
 from .._version import __version__
 from ..data import Data
+from ..data.batches import drawn
+from ..data.convert import precision
+from ..data.memory import labelled
 from ..errors import AliveError, expect, fault
-from ..feed.arrays import precision
-from ..feed.forms import drawn
-from ..feed.labelled import labelled
 from ..train import OPTIMISERS, Settings, Task, first, task_of
 from ..train.checkpoint import checksum
 from ..train.losses import Loss

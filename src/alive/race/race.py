@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from ..cures import AS_IS, BOTH, CURES, named
+from ..data.calls import few_threads
 from ..diagnosis import Census, census
 from ..errors import AliveError, expect
-from ..feed.threads import few_threads
 from ..processes import LOOK, cores
 from ..screen import bars
 from ..train.losses import Loss

@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from ..data.calls import run
+from ..data.convert import moved
 from ..errors import AliveError, expect_one_of
-from ..feed import batches
 from ..functional import Activation
 from ..functional.extremes import canonical
 from ..functional.farkas import Rule, RuleOptions, effective_bias
@@ -201,7 +202,7 @@ def _met(root: nn.Module, example: Any, layers: Sequence[str], forward: Callable
     device = next((p.device for p in root.parameters()), torch.device("cpu"))
     try:
         with evaluating(root), met.run:
-            batches.run(root, batches.moved(example, device), 0, forward)
+            run(root, moved(example, device), 0, forward)
     finally:
         taps.remove()
     if not met.seen:

@@ -11,13 +11,11 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from ...data import Batches, read
+from ...data.calls import taken, tensors
 from ...data.files import Contents
+from ...data.memory import labelled
 from ...errors import AliveError, expect
-from ...feed import batches
-from ...feed.calls import taken
-from ...feed.forms import Form, Stream, resized
-from ...feed.labelled import labelled
-from ...feed.raw import read
 from ...screen import bars
 from ...surgery.load.bounded import Bounded
 from ...surgery.load.exported import BATCH_SIZE
@@ -83,26 +81,26 @@ class Opened:
         """The training or the test points, or both; as typed unless said otherwise."""
         return part(self.data, split or self.typed.split)
 
-    def points(self, network: nn.Module) -> Form:
+    def batches(self, network: nn.Module) -> Batches:
         """The points that were asked for, in batches that fit the model; a file that runs is tried on the first."""
-        typed, form = self.typed, read(self.part(), network, self.typed.point_axis)
+        typed, found = self.typed, read(self.part(), network, self.typed.point_axis)
         is_program = isinstance(network, fx.GraphModule) and BATCH_SIZE in network.meta
         size = network.batch_size if isinstance(network, OnnxNetwork) else None
         size = network.meta[BATCH_SIZE] if is_program else size  # many files take one point at a time
         if typed.batch_size or (size or 0) > 0:
-            form = resized(form, typed.batch_size or size)
+            found = found.resized(typed.batch_size or size)
         if typed.points is not None:
-            form, self.sample = batches.sample(form, network, typed.points, typed.seed, typed.point_axis)
+            found, self.sample = found.sample(typed.points, typed.seed, typed.point_axis)
         if isinstance(network, OnnxNetwork):
-            given = taken(network, next(iter(form)))
+            given = taken(network, next(iter(found)))
             worst = network.check(given.args, given.keywords)
             self.notes += (
                 f"run in torch, operation by operation; outputs differ from onnxruntime's by at most {worst:.1g}",
             )
-        elif is_program and form.length is not None:
-            _rehearse(Path(typed.model), network, form)
+        elif is_program and found.length is not None:
+            _rehearse(Path(typed.model), network, found)
         self.notes += (self.sample,) if self.sample else ()
-        return form
+        return found
 
 
 def opened(typed: Typed, *, targets: bool = False, real: bool | None = None) -> Opened:
@@ -133,7 +131,7 @@ def opened(typed: Typed, *, targets: bool = False, real: bool | None = None) -> 
     return Opened(typed, make, raw, source, notes)
 
 
-def _rehearse(path: Path, network: nn.Module, form: Form) -> None:
+def _rehearse(path: Path, network: nn.Module, batches: Batches) -> None:
     """Run the first batch through a program while what it makes is counted: a line of it may ask for 10^9 numbers.
 
     It leaves no trace: buffers and chance are as before.
@@ -141,7 +139,7 @@ def _rehearse(path: Path, network: nn.Module, form: Form) -> None:
     before = {name: buffer.clone() for name, buffer in network.named_buffers()}
     try:
         with torch.no_grad(), torch.random.fork_rng():
-            given = taken(network, next(iter(form)))
+            given = taken(network, next(iter(batches)))
             with Bounded(path, [given.args, given.keywords]):
                 network(*given.args, **given.keywords)
     except AliveError:
@@ -155,17 +153,14 @@ def _rehearse(path: Path, network: nn.Module, form: Form) -> None:
         buffer.data.copy_(before[name])
 
 
-def tracked(form: Form, points: int | None, point_axis: int | None) -> Stream:
+def tracked(batches: Batches, points: int | None, point_axis: int | None) -> Iterator[Any]:
     """The same batches; where they take longer than some seconds, a bar shows how many points were seen."""
-    return Stream(_with_bar(form, form.length if form.length is not None else points, point_axis or 0), point_axis)
-
-
-def _with_bar(form: Form, total: int | None, axis: int) -> Iterator[Any]:
+    total, axis = batches.length if batches.length is not None else points, point_axis or 0
     began, seen, bar = monotonic(), 0, bars()
     try:
-        for batch in form:
+        for batch in batches:
             yield batch
-            first = next(batches.tensors(batch), None)
+            first = next(tensors(batch), None)
             seen += first.shape[axis] if first is not None and first.ndim > axis else 1
             if monotonic() - began > SOON:
                 if not bar.tasks:

@@ -11,9 +11,9 @@ from torch import nn
 
 from ...data import Data, load
 from ...data.files import READERS, Contents, contents
+from ...data.intake import Both, of_record
+from ...data.memory import parted
 from ...errors import AliveError, expect_one_of
-from ...feed.labelled import parted
-from ...feed.raw import Both, of_record
 from .folders import PREFIX
 from .imports import called, module
 

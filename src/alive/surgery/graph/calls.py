@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...data import read
+from ...data.batches import stream
+from ...data.calls import points_in, taken
 from ...errors import AliveError
-from ...feed import batches
-from ...feed.calls import taken
-from ...feed.forms import Form, Stream
-from ...feed.raw import read
 from ...torch_private import tree_leaves, tree_map
 
 
@@ -58,15 +57,15 @@ class Calls:
     """Data of any form, as calls; as often as needed."""
 
     def __init__(self, data: Any, model: nn.Module) -> None:
-        form: Form = read(data, model, 0)
-        if isinstance(form, Stream):
-            form = Stream(list(form), 0)  # a stream may come only once
-        self.form, self.model = form, model
+        found = read(data, model)
+        if found.length is None:
+            found = read(stream(list(found)), model)  # a stream may come only once
+        self.batches, self.model = found, model
 
     def __iter__(self) -> Iterator[Call]:
         first: Call | None = None
-        for number, batch in enumerate(batches.of(self.form, self.model)):
-            points = batches.points_in(batch, 0, number, model=self.model)
+        for number, batch in enumerate(self.batches):
+            points = points_in(batch, 0, number, model=self.model)
             found = taken(self.model, batch)
             call = Call(found.args, dict(found.keywords), points)
             first = first or call

@@ -1,9 +1,9 @@
-"""Whatever people call data, as one of the four forms."""
+"""Whatever people call data, as batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler, TensorDataset
 
-from ..data import DATA, Data, load
-from ..data.files import READERS, Contents, contents
-from ..data.tables import numbered, whole
 from ..errors import AliveError
-from .arrays import as_tensor, each, inner, is_array, precision, tensor
-from .calls import TARGETS, Asked, is_row
-from .forms import SIZE, Chain, Columns, Form, Items, Loader, Stream, together
+from .batches import SIZE, Batches, chain, columns, items, loader, stream, together
+from .calls import TARGETS, Asked, run
+from .convert import as_tensor, each, inner, is_array, is_row, precision, tensor
+from .files import READERS, Contents, contents
+from .record import Data
+from .sets import DATA, load
+from .tables import numbered, whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,12 +31,32 @@ class Both:
     parts: tuple[Any, ...]
 
 
-def read(data: Any, model: nn.Module, point_axis: int | None = 0) -> Form:
-    """The form of whatever people call data; what is none gets one sentence."""
-    if isinstance(data, Form):
+def read(data: Any, model: nn.Module, point_axis: int | None = 0) -> Batches:
+    """The batches of whatever people call data, for a model; what is none gets one sentence.
+
+    >>> [len(x) for x, y in read(([[0.0], [1.0], [2.0]], [0, 1, 1]), nn.Linear(1, 1))]
+    [3]
+    """
+    return replace(_read(data, model, point_axis), model=model)
+
+
+def materialise(
+    model: nn.Module, data: Any, forward: Callable[[nn.Module, Any], Any] | None = None, point_axis: int | None = 0
+) -> nn.Module:
+    """The same model; lazy layers get their weights by a pass over the first batch, in eval mode."""
+    lazy = (nn.UninitializedParameter, nn.UninitializedBuffer)
+    if any(isinstance(held, lazy) for held in (*model.parameters(), *model.buffers())):
+        was = model.training
+        run(model.eval(), next(iter(read(data, model, point_axis))), 0, forward)
+        model.train(was)
+    return model
+
+
+def _read(data: Any, model: nn.Module, point_axis: int | None) -> Batches:
+    if isinstance(data, Batches):
         return data
     if isinstance(data, Both):
-        return Chain(tuple(read(part, model, point_axis) for part in data.parts))
+        return chain([read(part, model, point_axis) for part in data.parts])
     dtype, axis = precision(model), point_axis or 0
     if isinstance(data, str | PathLike):
         data = by_name(data)
@@ -53,20 +74,20 @@ def read(data: Any, model: nn.Module, point_axis: int | None = 0) -> Form:
     if isinstance(data, tuple):
         data = tuple(_rows(part, model, is_input=not place) for place, part in enumerate(data))
     if isinstance(data, Tensor | Mapping) and point_axis is None:
-        return Stream([data], None)
+        return stream([data])
     if isinstance(data, Tensor):
-        return Columns(data, axis, data.shape[axis] if data.ndim > axis else 0)
+        return columns(data, axis, data.shape[axis] if data.ndim > axis else 0)
     if isinstance(data, Mapping):
         return _mapping(data, axis, dtype)
     if isinstance(data, DataLoader):
         known = data.batch_size and isinstance(data.sampler, SequentialSampler | RandomSampler)
-        return Loader(data) if known and hasattr(data.dataset, "__len__") else Stream(data, point_axis)
+        return loader(data) if known and hasattr(data.dataset, "__len__") else stream(data)
     if isinstance(data, tuple) and point_axis is not None:
-        return _tuple(data, Asked.of(model).inputs, axis, dtype) or Stream(data, point_axis)
+        return _tuple(data, Asked.of(model).inputs, axis, dtype) or stream(data)
     return _others(data, Asked.of(model), point_axis, dtype)
 
 
-def of_record(data: Data, *, test: bool = False) -> Columns:
+def of_record(data: Data, *, test: bool = False) -> Batches:
     """The training or test points of a record, with their targets."""
     if test and data.test is None:
         raise AliveError(f"{data.name} has no test points", "Use --split train")
@@ -76,7 +97,7 @@ def of_record(data: Data, *, test: bool = False) -> Columns:
         found = (data.pixels(part[0]), *part[1:-1])
         return (dict(zip(data.names, found, strict=True)), part[-1]) if data.names else (*found, part[-1])
 
-    return Columns((*given, y), 0, len(y), then=batch)
+    return columns((*given, y), 0, len(y), batch)
 
 
 def by_name(source: str | PathLike[str]) -> Any:
@@ -94,14 +115,14 @@ def _ids(column: Any) -> Any:
     return whole(column) if isinstance(column, np.ndarray) else column
 
 
-def _others(data: Any, asked: Asked, point_axis: int | None, dtype: torch.dtype) -> Form:
+def _others(data: Any, asked: Asked, point_axis: int | None, dtype: torch.dtype) -> Batches:
     """Data sets of torch and their like, lists of examples, and anything else that yields batches."""
     if isinstance(data, TensorDataset) and point_axis == 0 and len({len(x) for x in data.tensors}) == 1:
-        return Columns(data.tensors, 0, len(data))
+        return columns(data.tensors, 0, len(data))
     if isinstance(data, Dataset) or _is_set(data):
         return _items(data, point_axis, dtype)
     if isinstance(data, Iterable) and not isinstance(data, bytes | type):
-        return Stream(data, point_axis)
+        return stream(data)
     given = f"the class {data.__name__}" if isinstance(data, type) else type(data).__name__
     raise AliveError(
         f"expected data, got {given}",
@@ -109,17 +130,17 @@ def _others(data: Any, asked: Asked, point_axis: int | None, dtype: torch.dtype)
     )
 
 
-def _items(data: Any, point_axis: int | None, dtype: torch.dtype) -> Form:
+def _items(data: Any, point_axis: int | None, dtype: torch.dtype) -> Batches:
     """A data set of items; where each tensor is one point, each item is a batch."""
     is_stream = isinstance(data, IterableDataset)
     if not is_stream and not hasattr(data, "__len__"):
         raise AliveError(f"the data set {type(data).__name__} has no __len__", "Give it one, or pass a DataLoader")
     if point_axis is None:
-        return Stream(data if is_stream else (data[number] for number in range(len(data))), None)
+        return stream(data) if is_stream else Batches(lambda size: (data[number] for number in range(len(data))))
     _expect_first(point_axis, "items of a data set, put together,")
     if is_stream:
-        return Stream(DataLoader(data, batch_size=SIZE, collate_fn=partial(together, dtype=dtype)), point_axis)
-    return Items(data, dtype)
+        return stream(DataLoader(data, batch_size=SIZE, collate_fn=partial(together, dtype=dtype)))
+    return items(data, dtype)
 
 
 def _expect_first(point_axis: int | None, what: str) -> None:
@@ -167,7 +188,7 @@ def _rows(part: Any, model: nn.Module, *, is_input: bool) -> Any:
     return _ids(x) if _looks_up(model) and is_input else x
 
 
-def _mapping(data: Mapping[str, Any], axis: int, dtype: torch.dtype) -> Columns:
+def _mapping(data: Mapping[str, Any], axis: int, dtype: torch.dtype) -> Batches:
     """A whole data set by name, such as a tokeniser gives it."""
     try:
         whole = {key: tensor(part, dtype) if is_array(part) else part for key, part in data.items()}
@@ -193,17 +214,17 @@ def _lengths(whole: Mapping[Any, Any], axis: int) -> dict[Any, int]:
     return {key: part.shape[axis if part.ndim > axis else 0] for key, part in tensors.items()}
 
 
-def _columns(whole: Any, lengths: Mapping[Any, int], axis: int) -> Columns:
+def _columns(whole: Any, lengths: Mapping[Any, int], axis: int) -> Batches:
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{key} {length}" for key, length in lengths.items())
         raise AliveError(
             f"the parts of the data have different numbers of points: {told}",
             "Give each of them one row a point; put a single batch in a list: [batch]",
         )
-    return Columns(whole, axis, next(iter(lengths.values())))
+    return columns(whole, axis, next(iter(lengths.values())))
 
 
-def _tuple(data: tuple[Any, ...], inputs: int, axis: int, dtype: torch.dtype) -> Columns | None:
+def _tuple(data: tuple[Any, ...], inputs: int, axis: int, dtype: torch.dtype) -> Batches | None:
     """(x, y), (a, b, y) or ((a, b), y), whole; None where the tuple is one of batches."""
     data = tuple(tensor(part, dtype) if is_array(part) else part for part in data)
     if len(data) == 2 and isinstance(data[1], Tensor) and (isinstance(data[0], Mapping) or is_row(data[0])):
@@ -221,11 +242,11 @@ def _tuple(data: tuple[Any, ...], inputs: int, axis: int, dtype: torch.dtype) ->
     return _columns(data, lengths, axis) if is_table and inputs == 1 else None
 
 
-def _pair(inputs: Tensor, targets: Tensor, axis: int) -> Columns | None:
+def _pair(inputs: Tensor, targets: Tensor, axis: int) -> Batches | None:
     """(inputs, targets); two tensors of different lengths are two batches, as x.split(6) makes them."""
     points = inputs.shape[axis] if inputs.ndim > axis else 0
     if inputs.ndim <= axis or (points in targets.shape and not follows(inputs, targets)):
-        return Columns((inputs, targets), axis, points)
+        return columns((inputs, targets), axis, points)
     if inputs.ndim == targets.ndim:
         return None
     raise AliveError(

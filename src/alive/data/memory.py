@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..data import Data, tensors
-from ..data.files import Contents
 from ..errors import AliveError
-from . import batches
-from .arrays import as_tensor, inner, is_array
-from .raw import by_name, follows
+from . import calls
+from .convert import as_tensor, inner, is_array
+from .files import Contents
+from .intake import by_name, follows, read
+from .record import Data, tensors
 
 
 def labelled(
@@ -82,12 +82,12 @@ def parts(source: Any, found: Any, model: nn.Module) -> tuple[str, Part, Part]:
 
 def _collected(name: str, found: Any, model: nn.Module) -> tuple[Any, Any]:
     """All inputs and all targets; targets are None where there are none."""
-    read = [(batches.inputs(batch, model), batches.targets(batch, model)) for batch in batches.of(found, model)]
-    if not read:
+    all_parts = [(calls.inputs(batch, model), calls.targets(batch, model)) for batch in read(found, model)]
+    if not all_parts:
         raise AliveError(f"{name} holds no points", "Give at least one")
-    has_targets = read[0][1] is not None
-    x = _joined([_without(x, y) for x, y in read])
-    return x, _joined([as_tensor(y) for _, y in read]) if has_targets else None
+    has_targets = all_parts[0][1] is not None
+    x = _joined([_without(x, y) for x, y in all_parts])
+    return x, _joined([as_tensor(y) for _, y in all_parts]) if has_targets else None
 
 
 def _points(part: Any) -> int:

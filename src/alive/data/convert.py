@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ..errors import AliveError
-from .calls import is_row
 
 WIDER = (np.int16, np.uint16, np.uint32, np.uint64)  # which torch, or its Embedding, does not compute with
 
@@ -20,6 +19,11 @@ def precision(model: nn.Module) -> torch.dtype:
     """The floats that a model computes with, by its first parameter of floats."""
     floats = (p.dtype for p in model.parameters() if p.is_floating_point())
     return next(floats, torch.get_default_dtype())
+
+
+def is_row(batch: Any) -> bool:
+    """Whether it is a sequence of parts, and no text."""
+    return isinstance(batch, Sequence) and not isinstance(batch, str | bytes | PackedSequence)
 
 
 def is_array(x: Any) -> bool:

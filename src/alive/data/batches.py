@@ -1,0 +1,194 @@
+"""Batches that a model runs on, as often as they are asked for; of any points, where it is known how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain as chained
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset
+from torch.utils.data import default_collate as stack
+
+from ..errors import AliveError, fault
+from .convert import as_tensor, each, inner, is_array, is_row, moved, narrowed, precision, tensor
+
+SIZE = 1024  # points a batch, where the data do not come in batches
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batches:
+    """The batches of any data, on the device of a model; arrays become tensors in its precision.
+
+    begin   reads from the beginning, so many points a batch
+    length  how many points there are; None where nobody knows
+    size    points a batch; None where they come in batches already
+    take    the points of these numbers, where their number is known
+
+    >>> [len(x) for x in columns(torch.ones(5, 2)).resized(2)]
+    [2, 2, 1]
+    """
+
+    begin: Callable[[int | None], Iterable[Any]]
+    length: int | None = None
+    size: int | None = None
+    take: Callable[[Tensor], Batches] | None = None
+    model: nn.Module | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        model = self.model or nn.Identity()
+        device = next((x.device for x in chained(model.parameters(), model.buffers())), torch.device("cpu"))
+        if device.type == "meta":
+            raise AliveError(
+                f"{type(model).__name__} lies on the meta device and has no values",
+                "Load its weights, or call to_empty()",
+            )
+        number, dtype = 0, precision(model)
+        try:
+            for batch in self.begin(self.size):
+                yield moved(batch, device, dtype)
+                number += 1
+        except Exception as error:  # in the user's own code
+            raise fault(f"reading batch {number} of the data", error) from error
+
+    def resized(self, size: int) -> Batches:
+        """The same points in batches of another size; what comes in batches already is refused."""
+        if self.size is None:
+            raise AliveError(
+                "these data come in batches already", "Leave the batch size out, and set it where they are made"
+            )
+        return replace(self, size=size)
+
+    def sample(self, points: int, seed: int, axis: int | None = 0) -> tuple[Batches, str]:
+        """At most so many points, in their order, and a sentence on the choice; empty if all points are taken."""
+        if self.length is not None and self.length <= points:
+            return self, ""
+        if self.length is None or self.take is None:
+            some = Batches(lambda size: _first(self, points, axis), model=self.model)
+            return some, f"the first {points:,} points of the stream"
+        some = self.take(drawn(self.length, points, seed))
+        words = f"{points:,} of {self.length:,} points, drawn at random with seed {seed}"
+        return replace(some, size=self.size, model=self.model), words
+
+
+def drawn(length: int, points: int, seed: int) -> Tensor:
+    """So many of the numbers 0 to length - 1, drawn at random, in order."""
+    return torch.randperm(length, generator=torch.Generator().manual_seed(seed))[:points].sort().values
+
+
+def columns(whole: Any, axis: int = 0, length: int | None = None, then: Callable[[Any], Any] | None = None) -> Batches:
+    """Tensors in memory that all hold the same points; `then` is done to each batch."""
+    count = len(whole) if length is None else length
+
+    def place(x: Tensor) -> int:
+        """The axis of the points: the one that was said, where it fits."""
+        return axis if x.ndim > axis and x.shape[axis] == count else list(x.shape).index(count)
+
+    def part(change: Callable[[Tensor, int], Tensor]) -> Any:
+        return each(whole, lambda x: change(x, place(x)) if count in x.shape else x)
+
+    def begin(size: int | None) -> Iterator[Any]:
+        for start in range(0, count, size or SIZE):
+            some = part(lambda x, at, start=start: x.narrow(at, start, min(size or SIZE, count - start)))
+            yield some if then is None else then(some)
+
+    def take(numbers: Tensor) -> Batches:
+        return columns(part(lambda x, at: x.index_select(at, numbers.to(x.device))), axis, len(numbers), then)
+
+    return Batches(begin, count, SIZE, take)
+
+
+def items(source: Any, dtype: torch.dtype) -> Batches:
+    """A data set of items, put together to batches here."""
+    return Batches(
+        lambda size: DataLoader(source, batch_size=size, collate_fn=partial(together, dtype=dtype)),
+        len(source),
+        SIZE,
+        lambda numbers: items(Subset(source, numbers.tolist()), dtype),
+    )
+
+
+def loader(source: DataLoader[Any]) -> Batches:
+    """A DataLoader that takes the items of a data set of known length in some order: batches as it makes them."""
+
+    def take(numbers: Tensor) -> Batches:
+        part = Subset(source.dataset, numbers.tolist())
+        return loader(DataLoader(part, batch_size=source.batch_size, collate_fn=source.collate_fn))
+
+    return Batches(lambda size: source, len(source.dataset), None, take)  # type: ignore[arg-type]
+
+
+def stream(source: Iterable[Any]) -> Batches:
+    """Batches that come as they come; nobody knows how many."""
+    return Batches(lambda size: source)
+
+
+def chain(parts: list[Batches]) -> Batches:
+    """Several, one after the other."""
+    lengths = [part.length for part in parts]
+
+    def begin(size: int | None) -> Iterator[Any]:
+        return chained.from_iterable(part.begin(part.size and size) for part in parts)
+
+    def take(numbers: Tensor) -> Batches:
+        """The points of these numbers, counted through all parts."""
+        found, before = [], 0
+        for part in parts:
+            assert part.take is not None
+            assert part.length is not None
+            inside = (numbers >= before) & (numbers < before + part.length)
+            found.append(part.take(numbers[inside] - before))
+            before += part.length
+        return chain(found)
+
+    size = SIZE if all(part.size for part in parts) else None
+    known = None not in lengths
+    return Batches(begin, sum(filter(None, lengths)) if known else None, size, take if known else None)
+
+
+def _first(source: Batches, left: int, axis: int | None) -> Iterator[Any]:
+    """The first points of a stream; a batch of more is cut, where all its tensors are rows of them."""
+    for batch in source.begin(source.size):
+        found = each(batch, as_tensor)
+        x = inner(found)
+        points = len(x) or 1
+        if axis is not None:
+            points = x[0].shape[axis] if x and x[0].ndim > axis else 1
+            if points > left and all(points in (part.shape[:1] + part.shape[axis : axis + 1]) for part in x):
+                yield next(iter(columns(found, axis, points).begin(left)))
+                return
+        yield batch
+        left -= points
+        if left <= 0:
+            return
+
+
+def together(items: list[Any], dtype: torch.dtype) -> Any:
+    """Items as one batch: arrays as tensors, floats in the model's precision."""
+    try:
+        return stack([_example(item, dtype) for item in items])
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, AliveError):
+            raise
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise AliveError(
+            f"items of the data set cannot be put together to a batch: {reason}",
+            "Let its items be tensors of one shape, tuples or mappings of them; or pass a DataLoader with a collate_fn",
+        ) from error
+
+
+def _example(item: Any, dtype: torch.dtype) -> Any:
+    if isinstance(item, float):
+        return narrowed(torch.tensor(item, dtype=torch.float64), dtype)
+    if isinstance(item, Tensor):
+        return item
+    if hasattr(item, "__array__") or (isinstance(item, list) and is_array(item)):
+        return tensor(item, dtype)
+    if isinstance(item, Mapping):
+        return {key: _example(value, dtype) for key, value in item.items()}
+    if isinstance(item, tuple) and hasattr(item, "_fields"):
+        return type(item)(*(_example(value, dtype) for value in item))
+    return [_example(value, dtype) for value in item] if is_row(item) else item

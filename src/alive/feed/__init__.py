@@ -1,1 +1,0 @@
-"""Whatever people call data, as batches that a model runs on."""
