@@ -40,6 +40,7 @@ def test_values_are_those_of_the_registries():
     from alive_papers.sets.catalogue import CATALOGUE
 
     assert sorted(values.DATA) == sorted(data.sets.DATA)
+    assert {*values.FILES, "pth"} == {*data.files.FORMATS}
     assert sorted(studied.IMAGES) == sorted(CATALOGUE)
     assert sorted(values.INITS) == sorted(nn.init.INITIALISERS)
     assert sorted(values.MODES) == sorted(functional.separation.MODES)

@@ -113,6 +113,37 @@ def test_a_plugged_in_cure_is_raced_and_combined_and_its_lines_run_by_themselves
     assert "        torch.nn.init.constant_(layer.bias, 0.1)" in code
 
 
+SVM = """
+import sys, torch, alive
+from pathlib import Path
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+from alive.data import load
+x = (torch.randn(9, 4) * (torch.rand(9, 4) < 0.5)).double().numpy()
+x[-1, -1] = 1  # how wide the points are is told by the last index alone
+dump_svmlight_file(x, [0, 1, 2] * 3, "points.svm", zero_based=False)
+theirs, y = load_svmlight_file("points.svm")
+ours = load("points.svm")
+print(torch.equal(ours.train_x, torch.tensor(theirs.toarray()).float()), ours.train_y.tolist() == y.tolist())
+print(alive.census(torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.ReLU()), "points.svm").points.total)
+sys.argv = ["alive", "census", "2x3", "--data", "points.svm", "--json"]
+from alive.__main__ import main
+main()
+"""
+
+
+def test_a_plugged_in_format_is_read_wherever_a_file_is(plug_in, tmp_path):
+    right, points, *told = run(plug_in, SVM, tmp_path).splitlines()
+    assert (right, points) == ("True True", "9")
+    assert sum(json.loads("\n".join(told))["points"].values()) == 9
+
+
+def test_a_reader_that_fails_is_named_with_its_file(plug_in, tmp_path):
+    (tmp_path / "bad.svm").write_text("1 0.5\n")
+    code = "from alive.data import load\ntry:\n    load('bad.svm')\nexcept ValueError as error:\n    print(error)\n"
+    said = run(plug_in, code, tmp_path)
+    assert said.startswith("reading bad.svm with alive_plugin failed with ValueError: not enough values"), said
+
+
 def test_names_are_known_before_anything_is_imported(plug_in, tmp_path):
     code = (
         "from alive.nn import INITIALISERS\n"

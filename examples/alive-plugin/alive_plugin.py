@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,6 +75,18 @@ def stripes() -> Data:
     x = torch.rand(100, 2, generator=torch.Generator().manual_seed(0)) * 2 - 1
     y = ((x[:, 0] * 2).floor() % 2).long()
     return tensors(x[:80], y[:80], test_x=x[80:], test_y=y[80:], name="stripes")
+
+
+# A format of files, by what their names end in: a function of a path that gives arrays by name, or any other data.
+def svm(path: Path) -> dict[str, Tensor]:
+    """Points as LIBSVM writes them, one a line: a label, then index:value of each number that is not zero."""
+    rows = [line.split() for line in path.read_text().splitlines()]
+    pairs = [[pair.split(":") for pair in row[1:]] for row in rows]
+    x = torch.zeros(len(rows), max(int(index) for row in pairs for index, _ in row))
+    for point, row in zip(x, pairs, strict=True):
+        for index, value in row:
+            point[int(index) - 1] = float(value)
+    return {"x": x, "y": torch.tensor([float(row[0]) for row in rows])}
 
 
 # A network: called with the shape of a point, the number of outputs, depth, width and generator, and its own options.

@@ -15,8 +15,8 @@ from ..errors import AliveError
 from . import values
 from .words import aside, choice
 
-FILES = ".npz, .npy, .safetensors, .pt, .csv or .parquet"
-DATA = f"{', '.join(values.DATA)}, a {FILES} file, or mine:make_data. By default make_data beside your own model."
+FILES = f"a .{', .'.join(values.FILES[:-1])} or .{values.FILES[-1]} file"
+DATA = f"{', '.join(values.DATA)}, {FILES}, or mine:make_data. By default make_data beside your own model."
 
 MayBeData = Annotated[str | None, choice(DATA, values.DATA, open_=True)]
 Args = Annotated[list[str] | None, typer.Option("--arg", help="k=v for the class or function; as often as needed.")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..registry import added
 
 DATA: tuple[str, ...] = ("moons", "digits", "friedman", *added("alive.data"))
+FILES: tuple[str, ...] = ("npz", "npy", "safetensors", "pt", "csv", "parquet", *added("alive.formats"))
 INITS: tuple[str, ...] = (
     *("glorot", "kaiming", "torch", "zeros", "mirrored"),
     *("looks-linear", "orthogonal", "delta-orthogonal", "uniform-orthogonal", "mean-orthogonal", "deterministic"),

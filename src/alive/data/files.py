@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from ..errors import AliveError, near
+from ..errors import AliveError, fault, near
 from ..gate import Allowance
+from ..registry import Registry
 from .record import Data, tensors
 from .tables import Table, from_csv, from_parquet
 from .unpickled import load_tensors, safe_tensors
@@ -44,28 +46,45 @@ def contents(path: str | PathLike[str], *, target: str | None = None) -> Content
     alive.errors.AliveError: there is no file nowhere.npy. Correct the path.
     """
     path = Path(path)
-    ending = path.suffix.lower()
-    if ending not in READERS:
+    if not is_known(path):
         raise AliveError(
             f"cannot read data from {str(path)!r}",
-            f'Give a file ending in {" or ".join(READERS)}; numpy.savez("data.npz", x=x, y=y) writes one',
+            f'Give a file ending in {endings()}; numpy.savez("data.npz", x=x, y=y) writes one',
         )
     if not path.is_file():
-        around = [str(file) for file in path.parent.glob("*") if file.suffix.lower() in READERS and file.is_file()]
+        around = [str(file) for file in path.parent.glob("*") if is_known(file) and file.is_file()]
         close = get_close_matches(str(path), around, n=1, cutoff=0.6)
         raise AliveError(
             f"{path} is a folder" if path.is_dir() else f"there is no file {path}",
             f"did you mean {close[0]!r}?" if close else "Correct the path",
         )
-    if target is not None and ending not in TABLES:
+    reader = FORMATS[path.suffix.lower()[1:]]
+    is_table = "target" in signature(reader).parameters
+    if target is not None and not is_table:
         raise AliveError(
             f"--target names a column of a table, and {path} is not a table", "Name the arrays x and y instead"
         )
-    if ending in TABLES:
-        x, y, notes = TABLES[ending](path, target)
+    try:
+        found = reader(path, target) if is_table else reader(path)
+    except Exception as error:
+        if reader in FORMATS.own.values():
+            raise
+        raise fault(f"reading {path} with {reader.__module__}", error) from error
+    if isinstance(found, Table):
+        x, y, notes = found
         train = x if y is None else ({**x, "labels": y} if isinstance(x, dict) else (x, y))
         return Contents(path.stem, train, notes=notes, is_table=True)
-    return _sorted(path, READERS[ending](path))
+    return _sorted(path, found)
+
+
+def is_known(path: str | PathLike[str]) -> bool:
+    """Whether a file ends as one of data does."""
+    return Path(path).suffix.lower()[1:] in FORMATS
+
+
+def endings() -> str:
+    """What files of data end in, in words."""
+    return " or ".join(f".{name}" for name in FORMATS)
 
 
 def from_file(path: str | PathLike[str], *, target: str | None = None, **options: Any) -> Data:
@@ -143,16 +162,20 @@ def _as_array(value: Any) -> Any:
     return value.numpy() if str(getattr(value, "dtype", "")) == "torch.float64" else value
 
 
-READERS: dict[str, Callable[[Path], Any]] = {
-    ".npz": _npz,
-    ".npy": _npy,
-    ".safetensors": _safetensors,
-    ".pt": _torch,
-    ".pth": _torch,
-    ".csv": lambda path: from_csv(path, None),
-    ".parquet": lambda path: from_parquet(path, None),
-}
-TABLES: dict[str, Callable[[Path, str | None], Table]] = {".csv": from_csv, ".parquet": from_parquet}
+FORMATS: Registry[Callable[..., Any]] = Registry(
+    "alive.formats",
+    "data format",
+    {
+        "npz": _npz,
+        "npy": _npy,
+        "safetensors": _safetensors,
+        "pt": _torch,
+        "pth": _torch,
+        "csv": from_csv,
+        "parquet": from_parquet,
+    },
+    fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which reads no file",
+)
 
 
 def _unreadable(path: Path, otherwise: str, error: Exception) -> AliveError:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from ..errors import AliveError
 from .batches import SIZE, Batches, chain, columns, items, loader, stream, together
 from .calls import TARGETS, Asked, run
 from .convert import as_tensor, each, inner, is_array, is_row, precision, tensor
-from .files import READERS, Contents, contents
+from .files import Contents, contents, is_known
 from .record import Data
 from .sets import DATA, load
 from .tables import numbered, whole
@@ -102,8 +101,7 @@ def of_record(data: Data, *, test: bool = False) -> Batches:
 
 def by_name(source: str | PathLike[str]) -> Any:
     """A data set by name, or the contents of a file."""
-    is_file = str(source) not in DATA and Path(source).suffix.lower() in READERS
-    return contents(source) if is_file else load(source)
+    return contents(source) if str(source) not in DATA and is_known(source) else load(source)
 
 
 def _looks_up(model: nn.Module) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import AliveError, near, require
 from ..registry import Registry
-from .files import READERS, from_file
+from .files import endings, from_file, is_known
 from .record import Data, tensors
 
 
@@ -83,10 +83,9 @@ def load(source: str | PathLike[str]) -> Data:
     """
     if str(source) in DATA:
         return DATA[str(source)]()
-    path = Path(source)
-    if path.suffix.lower() in READERS or path.exists():
-        return from_file(path)
+    if is_known(source) or Path(source).exists():
+        return from_file(source)
     raise AliveError(
         f"unknown data {str(source)!r}",
-        f"{near(source, DATA)}; or give a file ending in {' or '.join(READERS)}",
+        f"{near(source, DATA)}; or give a file ending in {endings()}",
     )

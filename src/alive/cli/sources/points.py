@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from ...data import Data, load
-from ...data.files import READERS, Contents, contents
+from ...data.files import Contents, contents, is_known
 from ...data.intake import Both, of_record
 from ...data.memory import parted
 from ...errors import AliveError, expect_one_of
@@ -31,7 +30,7 @@ def beside(source: str) -> str | None:
 
 def data(source: str, *, target: str | None = None) -> Any:
     """The data behind what was typed: a known set, the contents of a file, or what the user's own function gives."""
-    if Path(source).suffix.lower() in READERS:  # a path may hold a colon
+    if is_known(source):  # a path may hold a colon
         return contents(source, target=target)
     if target is not None:
         raise AliveError("--target names a column of a table", "Leave it out, or give a .csv or .parquet file")
