@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from alive.cli import sources
+from alive.cli.own import Typed
 from alive.data import Data, moons, read
 from alive.data.calls import tensors
 from alive.data.memory import labelled
@@ -136,10 +137,10 @@ def test_whole_targets_are_real_where_that_is_asked_for():
 
 def test_a_plain_network_needs_no_targets(here):
     np.save(here / "x.npy", X)
-    opened = sources.opened(sources.Typed("3x4", "x.npy"))
+    opened = sources.opened(Typed("3x4", "x.npy"))
     assert opened.model()(X).shape == (30, 1)
     np.save(here / "bytes.npy", np.ones((5, 3), np.uint8))
-    opened = sources.opened(sources.Typed("3x4", "bytes.npy"))
+    opened = sources.opened(Typed("3x4", "bytes.npy"))
     x, _ = next(iter(opened.batches(opened.model())))
     assert x.is_floating_point()
 
@@ -164,7 +165,7 @@ def test_four_parts_are_batches_or_a_test_set(here, text, points):
 def test_a_part_of_the_data():
     data = moons()
     for split, points in (("train", 85), ("test", 15), ("all", 100)):
-        opened = sources.opened(sources.Typed("2x4", "moons", split=split))
+        opened = sources.opened(Typed("2x4", "moons", split=split))
         found = opened.batches(opened.model())
         assert found.length == points
     seen = torch.cat([batch[0] for batch in found])

@@ -89,10 +89,11 @@ class Subject:
     def _taken(self) -> tuple[Census, tuple[Place, ...]]:
         from . import diagnosis
         from .cli import sources
+        from .cli.own import Typed
         from .findings.policy import places
 
         points = self._config.getoption("alive_points")
-        typed = sources.Typed(self.model, self._config.getoption("alive_data"), points=points)
+        typed = Typed(self.model, self._config.getoption("alive_data"), points=points)
         opened = sources.opened(typed)
         network = opened.model()
         found = diagnosis.census(network, opened.batches(network), gradient=self._gradient)

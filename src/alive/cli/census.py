@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from . import values
-from .own import (
-    Args,
-    BatchSize,
-    Forward,
-    MayBeData,
-    Paired,
-    PointAxis,
-    Points,
-    Split,
-    Target,
-    Traceback,
-    Weights,
-    axis_of,
-    function_of,
-    loss_of,
-    note,
-    paired_of,
-    traced,
-)
-from .words import BatchNorm, Init, ModelSource, Seed, choice, command, interruptible, pure, show, wrote
+from .own import Forward, Paired, Typed, function_of, loss_of, note, paired_of, takes
+from .words import choice, command, pure, show, wrote
 from .written import FailOn, Form, Ignore, Json, Limits, Out, asked
 
 LOSS = "Also the gradient of a loss: ce, bce, mse, or mine:loss(output, targets)."
 
 
+@takes("split", "points", "weights", "batch_size", "point_axis")
 def census(
-    model: ModelSource,
-    data: MayBeData = None,
-    split: Split = "train",
-    points: Points = None,
-    target: Target = None,
-    arg: Args = None,
-    weights: Weights = None,
+    typed: Typed,
     forward: Forward = None,
     gradient: Annotated[bool, typer.Option("--gradient", help="Also the gradient that arrives at each layer.")] = False,
     loss: Annotated[str | None, choice(LOSS, values.LOSSES, open_=True)] = None,
@@ -53,13 +30,7 @@ def census(
     ignore: Ignore = None,
     threshold: Limits = None,
     keep_points: Annotated[bool, typer.Option("--keep-points", help="In JSON: where each point died.")] = False,
-    batch_size: BatchSize = None,
-    point_axis: PointAxis = "0",
     paired: Paired = None,
-    init: Init = "glorot",
-    batch_norm: BatchNorm = False,
-    seed: Seed = 10,
-    whole: Traceback = False,
 ) -> None:
     """Count the dead, linear and nonlinear units and points of a model over a data set."""
     from .. import diagnosis
@@ -71,19 +42,16 @@ def census(
     wanted = asked("census", format, as_json=as_json, files=out, ignore=ignore, threshold=threshold, fail_on=fail_on)
     if html is not None:
         expect_writable(html)
-    where: dict[str, Any] = {"split": split, "target": target, "points": points, "batch_size": batch_size}
-    made: dict[str, Any] = {"args": tuple(arg or ()), "weights": weights, "init": init, "batch_norm": batch_norm}
-    typed = sources.Typed(model, data, **where, **made, point_axis=axis_of(point_axis), seed=seed)
-    with interruptible(), pure(wanted.is_pure), traced(whole):
+    with pure(wanted.is_pure):
         opened = sources.opened(typed)
         network = opened.model()
         with few_threads(network):
             found = diagnosis.census(
                 network,
-                sources.tracked(opened.batches(network), typed.points, typed.point_axis),
+                sources.tracked(opened.batches(network), typed),
                 keep_points=keep_points,
                 forward=function_of(forward),
-                point_axis=typed.point_axis,
+                point_axis=typed.axis,
                 paired=paired_of(paired),
                 gradient=gradient or wanted.wants_gradient,
                 loss=loss_of(loss),
@@ -93,8 +61,8 @@ def census(
         from ..files import write_atomically
         from ..render import Origin, page
 
-        origin = Origin(command=command(), model=model, data=opened.source, sample=opened.sample)
-        write_atomically(html, page(found, f"Census of {model} on {opened.source}", origin).encode())
+        origin = Origin(command=command(), model=typed.model, data=opened.source, sample=opened.sample)
+        write_atomically(html, page(found, f"Census of {typed.model} on {opened.source}", origin).encode())
         wrote(html)
     if wanted.shows_table:
         from ..render import table
@@ -103,7 +71,7 @@ def census(
     wanted.finish(
         census_sheet(
             found,
-            model=model,
+            model=typed.model,
             data=opened.source,
             command=command(),
             policy=wanted.policy,

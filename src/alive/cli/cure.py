@@ -4,47 +4,30 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..cures import AS_IS, BOTH, CURES, NAMES
 from ..errors import AliveError
 from . import values
-from .own import Args, MayBeData, Points, Target, Traceback, loss_of, note, traced
+from .own import Typed, loss_of, note, takes
 from .train import LOSS
-from .words import (
-    BatchNorm,
-    Init,
-    ModelSource,
-    Seed,
-    aside,
-    choice,
-    command,
-    completing,
-    interruptible,
-    pure,
-    put,
-    show,
-    wrote,
-)
+from .words import aside, choice, command, completing, pure, put, show, wrote
 
 STORE = Path("alive-cure.sqlite")
 RACED = (*(name for name, each in CURES.own.items() if each.raced and name != AS_IS), BOTH)
 
 
+@takes("points", seed=0)
 def cure(
-    model: ModelSource,
-    data: MayBeData = None,
+    typed: Typed,
     loss: Annotated[str | None, choice(LOSS, values.LOSSES, open_=True)] = None,
-    target: Target = None,
-    arg: Args = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of every cure that is not stopped as a loser.")] = 1000,
     seeds: Annotated[int, typer.Option(min=1, help="Networks of each cure.")] = 3,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.001,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Points a step; by default a loader's, or 64.")] = None,
     optimiser: Annotated[str, choice("Optimiser", values.OPTIMISERS)] = "adam",
-    points: Points = None,
     cures: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,10 +41,6 @@ def cure(
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default one a core.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
     html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
-    init: Init = "glorot",
-    batch_norm: BatchNorm = False,
-    seed: Seed = 0,
-    whole: Traceback = False,
 ) -> None:
     """Race the cures that apply to a model, at equal budget on its own data and loss, and print the lines that win.
 
@@ -74,9 +53,7 @@ def cure(
 
     if html is not None:
         expect_writable(html)
-    made: dict[str, Any] = {"args": tuple(arg or ()), "init": init, "batch_norm": batch_norm}
-    typed = sources.Typed(model, data, target=target, **made, seed=seed)
-    with interruptible(), pure(as_json), traced(whole):
+    with pure(as_json):
         opened = sources.opened(typed, targets=True)
         note((*opened.notes, *filter(None, [compiler_fault()])))
         found = race.cure(
@@ -85,15 +62,15 @@ def cure(
             loss=loss if loss in values.LOSSES else loss_of(loss),
             steps=steps,
             seeds=seeds,
-            seed=seed,
+            seed=typed.seed,
             lr=lr,
             optimiser=optimiser,
             batch_size=batch_size,
-            points=points,
+            points=typed.points,
             cures=cures,
             store=_kept_in(store),
             jobs=jobs,
-            name=model,
+            name=typed.model,
             source=opened.source,
         )
     note(found.notes)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import AliveError
-from .own import Args, MayBeData, Points, Target, Traceback, Weights, note, traced
-from .words import BatchNorm, Init, ModelSource, Seed, command, interruptible, pure, show, wrote
+from .own import Typed, note, takes
+from .words import command, pure, show, wrote
 from .written import FailOn, Form, Ignore, Json, Limits, Report, asked
 
 if TYPE_CHECKING:
@@ -21,13 +21,9 @@ OUT = "File for the small network's weights: .safetensors, to be loaded with --w
 EVERY = 10  # of data without a test part, one point of so many is held out
 
 
+@takes("points", "weights")
 def shrink(
-    model: ModelSource,
-    data: MayBeData = None,
-    points: Points = None,
-    target: Target = None,
-    arg: Args = None,
-    weights: Weights = None,
+    typed: Typed,
     box: Annotated[str | None, typer.Option(help=BOX)] = None,
     time_limit: Annotated[float, typer.Option(min=0, help="Seconds for proofs; what is undecided then stays.")] = 60.0,
     out: Annotated[Path | None, typer.Option(help=OUT)] = None,
@@ -39,10 +35,6 @@ def shrink(
     fail_on: FailOn = None,
     ignore: Ignore = None,
     threshold: Limits = None,
-    init: Init = "glorot",
-    batch_norm: BatchNorm = False,
-    seed: Seed = 10,
-    whole: Traceback = False,
 ) -> None:
     """Remove dead units and merge linear ones; outputs stay the same on the data, or with --box on all inputs in it."""
     from .. import surgery
@@ -57,18 +49,7 @@ def shrink(
         if file is not None:
             expect_writable(file)
     ends = _ends(box)
-    typed = sources.Typed(
-        model,
-        data,
-        args=tuple(arg or ()),
-        weights=weights,
-        target=target,
-        points=points,
-        init=init,
-        batch_norm=batch_norm,
-        seed=seed,
-    )
-    with interruptible(), pure(wanted.is_pure), traced(whole):
+    with pure(wanted.is_pure):
         opened = sources.opened(typed)
         network = opened.model()
         points = opened.batches(network)
@@ -76,14 +57,14 @@ def shrink(
         given, other, said = _held_out(opened, points)
         note((*opened.notes, *said))
         with few_threads(network):
-            done = surgery.shrink(network, given, box=ends, held_out=other, time_limit=time_limit, seed=seed)
+            done = surgery.shrink(network, given, box=ends, held_out=other, time_limit=time_limit, seed=typed.seed)
             _write(done, opened, given, out=out, onnx=onnx, html=html)
     if wanted.shows_table:
         _show(done)
     wanted.finish(
         shrink_sheet(
             done.report,
-            model=model,
+            model=typed.model,
             data=opened.source,
             command=command(),
             policy=wanted.policy,

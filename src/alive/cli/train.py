@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ..errors import AliveError, expect, near
 from . import values
-from .own import Args, MayBeData, Target, Traceback, Weights, loss_of, note, traced
-from .words import BatchNorm, Init, ModelSource, Seed, choice, fail, interruptible, put, say, show
+from .own import Typed, loss_of, note, takes
+from .words import choice, fail, put, say, show
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,13 +25,10 @@ LOSS = "ce, bce, mse, or mine:loss(output, targets); by default what the targets
 WEIGHT = "Weight of the penalty; by default one that fits every network; auto: each layer finds its own."
 
 
+@takes("weights")
 def train(
-    model: ModelSource,
-    data: MayBeData = None,
+    typed: Typed,
     loss: Annotated[str | None, choice(LOSS, values.LOSSES, open_=True)] = None,
-    target: Target = None,
-    arg: Args = None,
-    weights: Weights = None,
     epochs: Annotated[int, typer.Option(help="Times over the data.")] = 1000,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.01,
     output_lr: Annotated[float | None, typer.Option(help="That of the output layer, where it is another.")] = None,
@@ -50,10 +47,6 @@ def train(
     save_every: Annotated[float, typer.Option(min=0, help="Seconds between two writes of the checkpoint.")] = 60.0,
     csv: Annotated[Path | None, typer.Option(help="A line an epoch; replaces an older log.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
-    init: Init = "glorot",
-    batch_norm: BatchNorm = False,
-    seed: Seed = 10,
-    whole: Traceback = False,
 ) -> None:
     """Train one network, with or without the penalty; Ctrl-C and SIGTERM leave a checkpoint to resume from."""
     from .. import train as training
@@ -70,12 +63,10 @@ def train(
         lr=lr,
         output_lr=output_lr,
         shuffle=shuffle,
-        seed=seed,
+        seed=typed.seed,
     )
-    made: dict[str, Any] = {"args": tuple(arg or ()), "weights": weights, "init": init, "batch_norm": batch_norm}
-    typed = sources.Typed(model, data, target=target, **made, seed=seed)
     planned = _planned(weight, final_weight, schedule)
-    with interruptible(), traced(whole), training.joined() as ranks:
+    with training.joined() as ranks:
         own, real = loss_of(loss), loss == "mse" or None
         opened = sources.opened(typed, targets=True, real=real)
         network = opened.model()

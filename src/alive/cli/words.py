@@ -12,9 +12,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ..errors import expect, expect_one_of
+from ..errors import expect_one_of
 from ..interrupts import code, word
-from . import values
 
 
 def completing(known: Sequence[str]) -> Callable[[str], list[str]]:
@@ -38,24 +37,6 @@ def choice(text: str, known: Sequence[str], *, what: str = "", open_: bool = Fal
     return typer.Option(help=listed, autocompletion=completing(known), callback=None if open_ else known_only)
 
 
-ModelSource = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="mine:make_model, mine:model, path/to/file.py:make_model, package.module:Class with --arg k=v, hf:folder "
-        "or hf:name, model.onnx, model.pt2, or depth x width: 50x4",
-    ),
-]
-
-
-def _seed(number: int) -> int:
-    expect([(0 <= number < 2**62, f"seed must be a whole number from 0 to 2^62, got {number}")])
-    return number
-
-
-Seed = Annotated[int, typer.Option(callback=_seed, help="Seed of the start, and of training.")]
-Init = Annotated[str, choice("Start of a depth x width network", values.INITS)]
-BatchNorm = Annotated[bool, typer.Option("--batch-norm", help="Batch norm in a depth x width network.")]
 Stored = Annotated[Path, typer.Option("--store", help="File that holds the finished networks.")]
 
 

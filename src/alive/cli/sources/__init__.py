@@ -2,7 +2,7 @@
 
 from .imports import named
 from .models import maker
-from .opened import Opened, Typed, opened, tracked
+from .opened import Opened, opened, tracked
 from .points import data, part
 
-__all__ = ["Opened", "Typed", "data", "maker", "named", "opened", "part", "tracked"]
+__all__ = ["Opened", "data", "maker", "named", "opened", "part", "tracked"]

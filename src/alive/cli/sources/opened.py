@@ -15,46 +15,18 @@ from ...data import Batches, read
 from ...data.calls import taken, tensors
 from ...data.files import Contents
 from ...data.memory import labelled
-from ...errors import AliveError, expect
+from ...errors import AliveError
 from ...screen import bars
 from ...surgery.load.bounded import Bounded
 from ...surgery.load.exported import BATCH_SIZE
 from ...surgery.load.onnx import OnnxNetwork
 from ...train.checkpoint import load_weights
+from ..own import Typed
 from . import folders
 from .models import Maker, maker
 from .points import beside, data, part
 
 SOON = 2.0  # seconds that need no bar
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """The options about a model and its data, as they were typed."""
-
-    model: str
-    data: str | None = None
-    args: tuple[str, ...] = ()
-    weights: Path | None = None
-    target: str | None = None
-    split: str = "train"
-    points: int | None = None
-    batch_size: int | None = None
-    point_axis: int | None = 0
-    init: str = "glorot"
-    batch_norm: bool = False
-    seed: int = 10
-
-    def __post_init__(self) -> None:
-        expect(
-            [
-                (self.points is None or self.points >= 1, f"--points must be at least 1, got {self.points}"),
-                (
-                    self.batch_size is None or self.batch_size >= 1,
-                    f"--batch-size must be at least 1, got {self.batch_size}",
-                ),
-            ]
-        )
 
 
 @dataclass(slots=True, eq=False)
@@ -83,14 +55,14 @@ class Opened:
 
     def batches(self, network: nn.Module) -> Batches:
         """The points that were asked for, in batches that fit the model; a file that runs is tried on the first."""
-        typed, found = self.typed, read(self.part(), network, self.typed.point_axis)
+        typed, found = self.typed, read(self.part(), network, self.typed.axis)
         is_program = isinstance(network, fx.GraphModule) and BATCH_SIZE in network.meta
         size = network.batch_size if isinstance(network, OnnxNetwork) else None
         size = network.meta[BATCH_SIZE] if is_program else size  # many files take one point at a time
         if typed.batch_size or (size or 0) > 0:
             found = found.resized(typed.batch_size or size)
         if typed.points is not None:
-            found, self.sample = found.sample(typed.points, typed.seed, typed.point_axis)
+            found, self.sample = found.sample(typed.points, typed.seed, typed.axis)
         if isinstance(network, OnnxNetwork):
             given = taken(network, next(iter(found)))
             worst = network.check(given.args, given.keywords)
@@ -110,7 +82,7 @@ def opened(typed: Typed, *, targets: bool = False, real: bool | None = None) -> 
     `alive.data.tensors`.
     """
     torch.manual_seed(typed.seed)  # for what is made on import
-    make = maker(typed.model, typed.args, init=typed.init, batch_norm=typed.batch_norm)
+    make = maker(typed.model, typed.arg or (), init=typed.init, batch_norm=typed.batch_norm)
     source, notes = typed.data or "moons", ()
     if typed.data is None and make.own:
         found = beside(typed.model)
@@ -153,9 +125,9 @@ def _rehearse(path: Path, network: nn.Module, batches: Batches) -> None:
         buffer.data.copy_(before[name])
 
 
-def tracked(batches: Batches, points: int | None, point_axis: int | None) -> Iterator[Any]:
+def tracked(batches: Batches, typed: Typed) -> Iterator[Any]:
     """The same batches; where they take longer than some seconds, a bar shows how many points were seen."""
-    total, axis = batches.length if batches.length is not None else points, point_axis or 0
+    total, axis = batches.length if batches.length is not None else typed.points, typed.axis or 0
     began, seen, bar = monotonic(), 0, bars()
     try:
         for batch in batches:
