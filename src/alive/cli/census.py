@@ -68,14 +68,4 @@ def census(
         from ..render import table
 
         show(table(found, everything=everything))
-    wanted.finish(
-        census_sheet(
-            found,
-            model=typed.model,
-            data=opened.source,
-            command=command(),
-            policy=wanted.policy,
-            conditions=wanted.conditions,
-            made_at=opened.make.line,
-        )
-    )
+    wanted.finish(census_sheet, found, opened)

@@ -40,8 +40,9 @@ def preflight(
             own: dict[str, Any] = {"forward": function_of(forward), "point_axis": typed.axis}
             found = judge(opened.make, opened.part(), name=typed.model, source=opened.source, **own, **common)
         else:
-            kind: dict[str, Any] = {"init": typed.init, "batch_norm": typed.batch_norm}
-            found = by_size(*parse_rectangle(typed.model), opened.part(), **kind, **common)
+            depth, width = parse_rectangle(typed.model)
+            common |= {"init": typed.init, "batch_norm": typed.batch_norm}
+            found = by_size(depth, width, opened.part(), **common)
     note(opened.notes)
     if as_json:
         put(found.to_json())

@@ -61,17 +61,7 @@ def shrink(
             _write(done, opened, given, out=out, onnx=onnx, html=html)
     if wanted.shows_table:
         _show(done)
-    wanted.finish(
-        shrink_sheet(
-            done.report,
-            model=typed.model,
-            data=opened.source,
-            command=command(),
-            policy=wanted.policy,
-            conditions=wanted.conditions,
-            made_at=opened.make.line,
-        )
-    )
+    wanted.finish(shrink_sheet, done.report, opened)
 
 
 def _ends(box: str | None) -> Any:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import AliveError
 from . import values
-from .words import choice, fail, put, wrote
+from .words import choice, command, fail, put, wrote
 
 if TYPE_CHECKING:
     from ..findings.conditions import Condition
     from ..findings.policy import Policy
     from ..render.sheet import Sheet
+    from .sources import Opened
 
 FAIL = (
     'Exit with 1 if this holds or may: "dead_units>0", "dead_points>=5%", "gradient<1e-6", ALV001, or a level: error.'
@@ -62,10 +63,19 @@ class Written:
         """Whether only the gradient can tell."""
         return any(condition.wants_gradient for condition in self.conditions)
 
-    def finish(self, sheet: Sheet) -> None:
-        """Print or write the sheet, and fail where that was asked for."""
+    def finish(self, sheet_of: Callable[..., Sheet], found: Any, opened: Opened) -> None:
+        """Print or write the sheet of what was found, and fail where that was asked for."""
         from ..files import write_atomically
 
+        sheet = sheet_of(
+            found,
+            model=opened.typed.model,
+            data=opened.source,
+            command=command(),
+            policy=self.policy,
+            conditions=self.conditions,
+            made_at=opened.make.line,
+        )
         if self.is_pure:
             put(sheet.text(self.form))
         for file, form in self.files.items():

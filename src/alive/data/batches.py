@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain as chained
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Subset
 from torch.utils.data import default_collate as stack
 
 from ..errors import AliveError, fault
-from .convert import as_tensor, each, inner, is_array, is_row, moved, narrowed, precision, tensor
+from .convert import as_tensor, each, inner, is_array, moved, narrowed, precision, tensor
 
 SIZE = 1024  # points a batch, where the data do not come in batches
 
@@ -87,16 +87,17 @@ def columns(whole: Any, axis: int = 0, length: int | None = None, then: Callable
         """The axis of the points: the one that was said, where it fits."""
         return axis if x.ndim > axis and x.shape[axis] == count else list(x.shape).index(count)
 
-    def part(change: Callable[[Tensor, int], Tensor]) -> Any:
-        return each(whole, lambda x: change(x, place(x)) if count in x.shape else x)
+    def part(change: Callable[..., Tensor]) -> Any:
+        return each(whole, lambda x: change(x, dim=place(x)) if isinstance(x, Tensor) and count in x.shape else None)
 
     def begin(size: int | None) -> Iterator[Any]:
         for start in range(0, count, size or SIZE):
-            some = part(lambda x, at, start=start: x.narrow(at, start, min(size or SIZE, count - start)))
+            number = min(size or SIZE, count - start)
+            some = part(partial(Tensor.narrow, start=start, length=number))
             yield some if then is None else then(some)
 
     def take(numbers: Tensor) -> Batches:
-        return columns(part(lambda x, at: x.index_select(at, numbers.to(x.device))), axis, len(numbers), then)
+        return columns(part(lambda x, dim: x.index_select(dim, numbers.to(x.device))), axis, len(numbers), then)
 
     return Batches(begin, count, SIZE, take)
 
@@ -152,7 +153,7 @@ def chain(parts: list[Batches]) -> Batches:
 def _first(source: Batches, left: int, axis: int | None) -> Iterator[Any]:
     """The first points of a stream; a batch of more is cut, where all its tensors are rows of them."""
     for batch in source.begin(source.size):
-        found = each(batch, as_tensor)
+        found = as_tensor(batch)
         x = inner(found)
         points = len(x) or 1
         if axis is not None:
@@ -168,8 +169,16 @@ def _first(source: Batches, left: int, axis: int | None) -> Iterator[Any]:
 
 def together(items: list[Any], dtype: torch.dtype) -> Any:
     """Items as one batch: arrays as tensors, floats in the model's precision."""
+
+    def example(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return x
+        if isinstance(x, float):
+            return narrowed(torch.tensor(x, dtype=torch.float64), dtype)
+        return tensor(x, dtype) if hasattr(x, "__array__") or is_array(x) else None
+
     try:
-        return stack([_example(item, dtype) for item in items])
+        return stack([each(item, example) for item in items])
     except (TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, AliveError):
             raise
@@ -178,17 +187,3 @@ def together(items: list[Any], dtype: torch.dtype) -> Any:
             f"items of the data set cannot be put together to a batch: {reason}",
             "Let its items be tensors of one shape, tuples or mappings of them; or pass a DataLoader with a collate_fn",
         ) from error
-
-
-def _example(item: Any, dtype: torch.dtype) -> Any:
-    if isinstance(item, float):
-        return narrowed(torch.tensor(item, dtype=torch.float64), dtype)
-    if isinstance(item, Tensor):
-        return item
-    if hasattr(item, "__array__") or (isinstance(item, list) and is_array(item)):
-        return tensor(item, dtype)
-    if isinstance(item, Mapping):
-        return {key: _example(value, dtype) for key, value in item.items()}
-    if isinstance(item, tuple) and hasattr(item, "_fields"):
-        return type(item)(*(_example(value, dtype) for value in item))
-    return [_example(value, dtype) for value in item] if is_row(item) else item

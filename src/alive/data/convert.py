@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,9 +65,9 @@ def tensor(array: Any, dtype: torch.dtype | None = None) -> Tensor:
     return narrowed(given, dtype) if given.is_floating_point() else given
 
 
-def as_tensor(part: Any, dtype: torch.dtype | None = None) -> Any:
-    """The tensor of an array; anything else as it is."""
-    return tensor(part, dtype) if is_array(part) else part
+def as_tensor(batch: Any, dtype: torch.dtype | None = None) -> Any:
+    """An array as a tensor; a structure with all its arrays so, and anything else as it is."""
+    return each(batch, lambda x: tensor(x, dtype) if is_array(x) else None)
 
 
 def narrowed(given: Tensor, dtype: torch.dtype | None) -> Tensor:
@@ -82,20 +82,15 @@ def narrowed(given: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 def moved(batch: Any, device: torch.device, dtype: torch.dtype | None = None) -> Any:
     """The batch with all its tensors on the device, and its arrays as tensors."""
-    if isinstance(batch, Tensor) and batch.is_meta:
-        raise AliveError(f"the inputs {list(batch.shape)} lie on the meta device and have no values", "Give real ones")
-    if hasattr(batch, "to"):  # tensors, and what libraries make of them
-        return batch.to(device)
-    if hasattr(batch, "__array__") and not hasattr(batch, "columns"):
-        return tensor(batch, dtype).to(device)
-    if isinstance(batch, Mapping):
-        return {key: moved(value, device, dtype) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(moved(value, device, dtype) for value in batch))
-    if is_row(batch):
-        values = [moved(value, device, dtype) for value in batch]
-        return tuple(values) if isinstance(batch, tuple) else values
-    return batch
+
+    def place(x: Any) -> Any:
+        if isinstance(x, Tensor) and x.is_meta:
+            raise AliveError(f"the inputs {list(x.shape)} lie on the meta device and have no values", "Give real ones")
+        if hasattr(x, "to"):  # tensors, and what libraries make of them
+            return x.to(device)
+        return tensor(x, dtype).to(device) if hasattr(x, "__array__") and not hasattr(x, "columns") else None
+
+    return each(batch, place)
 
 
 def inner(batch: Any) -> list[Tensor]:
@@ -109,10 +104,11 @@ def inner(batch: Any) -> list[Tensor]:
     return [x for value in batch for x in inner(value)] if is_row(batch) else []
 
 
-def each(batch: Any, change: Any) -> Any:
-    """The structure with every tensor and array changed."""
-    if isinstance(batch, Tensor) or is_array(batch):
-        return change(batch)
+def each(batch: Any, change: Callable[[Any], Any]) -> Any:
+    """The structure with its parts changed; where `change` gives None, the parts of a part are looked at."""
+    found = change(batch)
+    if found is not None:
+        return found
     if isinstance(batch, Mapping):
         return {key: each(value, change) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):

@@ -110,7 +110,8 @@ def _looks_up(model: nn.Module) -> bool:
 
 
 def _ids(column: Any) -> Any:
-    return whole(column) if isinstance(column, np.ndarray) else column
+    """A column of whole numbers as such."""
+    return whole(column) if isinstance(column, np.ndarray) else None
 
 
 def _others(data: Any, asked: Asked, point_axis: int | None, dtype: torch.dtype) -> Batches:
@@ -226,7 +227,7 @@ def _tuple(data: tuple[Any, ...], inputs: int, axis: int, dtype: torch.dtype) ->
     """(x, y), (a, b, y) or ((a, b), y), whole; None where the tuple is one of batches."""
     data = tuple(tensor(part, dtype) if is_array(part) else part for part in data)
     if len(data) == 2 and isinstance(data[1], Tensor) and (isinstance(data[0], Mapping) or is_row(data[0])):
-        data = (each(data[0], partial(as_tensor, dtype=dtype)), data[1])
+        data = (as_tensor(data[0], dtype), data[1])
         found = inner(data)
         return _columns(data, _lengths(dict(enumerate(found)), axis), axis) if len(found) > 1 else None
     if not data or not all(isinstance(part, Tensor) for part in data):

@@ -20,7 +20,6 @@ from ...screen import bars
 from ...surgery.load.bounded import Bounded
 from ...surgery.load.exported import BATCH_SIZE
 from ...surgery.load.onnx import OnnxNetwork
-from ...train.checkpoint import load_weights
 from ..own import Typed
 from . import folders
 from .models import Maker, maker
@@ -45,8 +44,11 @@ class Opened:
         with torch.random.fork_rng(devices=[]):  # points are drawn alike for every model
             torch.manual_seed(self.typed.seed)
             network = self.make() if self.make.own else self.make(self.data)
-        if self.typed.weights is not None and (told := load_weights(network, self.typed.weights)):
-            self.notes += (f"{self.typed.weights}: {told}",)
+        if self.typed.weights is not None:
+            from ...train.checkpoint import load_weights
+
+            told = load_weights(network, self.typed.weights)
+            self.notes += (f"{self.typed.weights}: {told}",) if told else ()
         return network
 
     def part(self, split: str | None = None) -> Any:
@@ -56,11 +58,10 @@ class Opened:
     def batches(self, network: nn.Module) -> Batches:
         """The points that were asked for, in batches that fit the model; a file that runs is tried on the first."""
         typed, found = self.typed, read(self.part(), network, self.typed.axis)
-        is_program = isinstance(network, fx.GraphModule) and BATCH_SIZE in network.meta
-        size = network.batch_size if isinstance(network, OnnxNetwork) else None
-        size = network.meta[BATCH_SIZE] if is_program else size  # many files take one point at a time
-        if typed.batch_size or (size or 0) > 0:
-            found = found.resized(typed.batch_size or size)
+        meta: dict[str, Any] = network.meta if isinstance(network, fx.GraphModule) else {}
+        size = network.batch_size if isinstance(network, OnnxNetwork) else meta.get(BATCH_SIZE)
+        if size := typed.batch_size or max(size or 0, 0):  # many files take one point at a time
+            found = found.resized(size)
         if typed.points is not None:
             found, self.sample = found.sample(typed.points, typed.seed, typed.axis)
         if isinstance(network, OnnxNetwork):
@@ -69,7 +70,7 @@ class Opened:
             self.notes += (
                 f"run in torch, operation by operation; outputs differ from onnxruntime's by at most {worst:.1g}",
             )
-        elif is_program and found.length is not None:
+        elif BATCH_SIZE in meta and found.length is not None:
             _rehearse(Path(typed.model), network, found)
         self.notes += (self.sample,) if self.sample else ()
         return found
@@ -83,7 +84,7 @@ def opened(typed: Typed, *, targets: bool = False, real: bool | None = None) -> 
     """
     torch.manual_seed(typed.seed)  # for what is made on import
     make = maker(typed.model, typed.arg or (), init=typed.init, batch_norm=typed.batch_norm)
-    source, notes = typed.data or "moons", ()
+    source, notes = typed.data or "moons", tuple[str, ...]()
     if typed.data is None and make.own:
         found = beside(typed.model)
         if found is None:

@@ -248,7 +248,7 @@ class _Operation:
 
     def _asleep(self, calls: Calls) -> int:
         """How many of the units that were reset are dead still, where a census can tell."""
-        found = {layer.label or layer.name: layer for layer in recount(self.root, calls.form).layers}
+        found = {layer.label or layer.name: layer for layer in recount(self.root, calls.batches).layers}
         dead = 0
         for each in self.resets:
             states = found[each.layer].states if each.layer in found else torch.empty(0)
