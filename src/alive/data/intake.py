@@ -61,11 +61,12 @@ def _read(data: Any, model: nn.Module, point_axis: int | None) -> Batches:
         data = by_name(data)
     if isinstance(data, Data):
         _expect_first(point_axis, f"the points of {data.name}")
-        return of_record(data)
+        return _of_record(data)
     if _is_frame(data):
         data = Contents("table", _table(data), is_table=True)
     if isinstance(data, Contents):
-        data = each(data.train, _ids) if data.is_table and _looks_up(model) else data.train
+        train = each(data.train, _ids) if data.is_table and _looks_up(model) else data.train
+        return _read(train, model, point_axis)
     if isinstance(data, list) and data and _is_example(data[0], Asked.of(model)):
         return _items(data, point_axis, dtype)
     if is_array(data):
@@ -86,11 +87,9 @@ def _read(data: Any, model: nn.Module, point_axis: int | None) -> Batches:
     return _others(data, Asked.of(model), point_axis, dtype)
 
 
-def of_record(data: Data, *, test: bool = False) -> Batches:
-    """The training or test points of a record, with their targets."""
-    if test and data.test is None:
-        raise AliveError(f"{data.name} has no test points", "Use --split train")
-    given, y = data.parts[test]
+def _of_record(data: Data) -> Batches:
+    """The training points of a record, with their targets."""
+    given, y = data.parts[0]
 
     def batch(part: tuple[Any, ...]) -> Any:
         found = (data.pixels(part[0]), *part[1:-1])

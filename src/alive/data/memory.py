@@ -37,11 +37,13 @@ def labelled(
     found = parted(name or "data", by_name(found) if isinstance(found, str | PathLike) else found)
     if isinstance(found, Data):
         return found.as_real() if real else found
-    name, (x, y), (test_x, test_y) = parts(name or "data", found, model or nn.Identity())
+    found, model = found if isinstance(found, Contents) else Contents(name or "data", found), model or nn.Identity()
+    name, (x, y) = found.name, _collected(found, model)
+    test_x, test_y = (None, None) if found.test is None else _collected(replace(found, train=found.test), model)
     if y is None and targets:
         raise AliveError(f"{name} has no targets to train on", "Give (x, y): arrays x and y, or a column named y")
     if not targets and (y is None or (test_x is None) != (test_y is None)):
-        y, test_y = (None if part is None else torch.zeros(_points(part), dtype=torch.long) for part in (x, test_x))
+        y, test_y = (None if part is None else torch.zeros(len(inner(part)[0])).long() for part in (x, test_x))
     return tensors(x, y, test_x=test_x, test_y=test_y, name=name, integers=True, real=real)
 
 
@@ -68,38 +70,17 @@ def _has_test(x: Any, y: Any, test_x: Any, test_y: Any) -> bool:
     return x.shape[:1] == y.shape[:1] and test_x.shape[:1] == test_y.shape[:1] and not follows(x, y)
 
 
-Part = tuple[Any, Any]
-
-
-def parts(source: Any, found: Any, model: nn.Module) -> tuple[str, Part, Part]:
-    """Name, training set and test set of what was found, in memory."""
-    name = found.name if isinstance(found, Contents) else source if isinstance(source, str) else "data"
-    if not isinstance(found, Contents):
-        return name, _collected(name, found, model), (None, None)
-    train, test = (None if p is None else replace(found, train=p, test=None) for p in (found.train, found.test))
-    return name, _collected(name, train, model), (None, None) if test is None else _collected(name, test, model)
-
-
-def _collected(name: str, found: Any, model: nn.Module) -> tuple[Any, Any]:
+def _collected(found: Contents, model: nn.Module) -> tuple[Any, Any]:
     """All inputs and all targets; targets are None where there are none."""
     all_parts = [(calls.inputs(batch, model), calls.targets(batch, model)) for batch in read(found, model)]
     if not all_parts:
-        raise AliveError(f"{name} holds no points", "Give at least one")
+        raise AliveError(f"{found.name} holds no points", "Give at least one")
     has_targets = all_parts[0][1] is not None
-    x = _joined([_without(x, y) for x, y in all_parts])
+    for at, (x, y) in enumerate(all_parts):  # some models take the targets too, for a loss of their own
+        if isinstance(x, Mapping):
+            all_parts[at] = {key: part for key, part in x.items() if part is not y}, y
+    x = _joined([x for x, _ in all_parts])
     return x, _joined([as_tensor(y) for _, y in all_parts]) if has_targets else None
-
-
-def _points(part: Any) -> int:
-    """How many points a set of inputs has."""
-    return len(inner(part)[0])
-
-
-def _without(inputs: Any, targets: Any) -> Any:
-    """Inputs by name without the targets, which some models take too, for a loss of their own."""
-    if not isinstance(inputs, Mapping):
-        return inputs
-    return {name: part for name, part in inputs.items() if part is not targets}
 
 
 def _joined(parts: list[Any]) -> Any:

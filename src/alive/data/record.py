@@ -14,6 +14,8 @@ from .arrays import Inputs, classes_of, inputs, targets
 from .choice import choose
 from .faults import is_bytes, kind, pair_faults, part_faults, scale_faults
 
+Part = tuple[Inputs, Tensor]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Data:
@@ -92,12 +94,19 @@ class Data:
         return None if self.test_x is None or self.test_y is None else (self.test_x, self.test_y)
 
     @property
-    def parts(self) -> list[tuple[Inputs, Tensor]]:
+    def parts(self) -> list[Part]:
         """All inputs and the targets of the training set, and of the test set where there is one."""
         found = [((self.train_x, *self.train_more), self.train_y)]
         if self.test is not None:
             found.append(((self.test[0], *self.test_more), self.test[1]))
         return found
+
+    def with_parts(self, train: Part, test: Part | None = None, **changes: Any) -> Data:
+        """The same with other points."""
+        (x, *more), y = train
+        (test_x, *test_more), test_y = test or ((None,), None)
+        tested: dict[str, Any] = {"test_x": test_x, "test_y": test_y, "test_more": tuple(test_more)}
+        return replace(self, train_x=x, train_y=y, train_more=tuple(more), **tested, **changes)
 
     def expect_classes(self, what: str) -> None:
         """Refuse real targets, and labels of parts of points, for what is made for the classes of points."""
@@ -117,8 +126,7 @@ class Data:
         if self.is_real:
             return self
         dtype = torch.get_default_dtype()
-        tested = None if self.test_y is None else self.test_y.to(dtype)
-        return replace(self, train_y=self.train_y.to(dtype), test_y=tested, classes=0)
+        return self.with_parts(*((given, y.to(dtype)) for given, y in self.parts), classes=0)
 
     def as_floats(self) -> Data:
         """The same data with whole-number inputs as floats."""
@@ -127,13 +135,7 @@ class Data:
         def floats(x: Tensor) -> Tensor:
             return x.to(dtype) if kind(x) == "whole numbers" else x
 
-        return replace(
-            self,
-            train_x=floats(self.train_x),
-            test_x=None if self.test_x is None else floats(self.test_x),
-            train_more=tuple(map(floats, self.train_more)),
-            test_more=tuple(map(floats, self.test_more)),
-        )
+        return self.with_parts(*((tuple(map(floats, given)), y) for given, y in self.parts))
 
     def pixels(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """What networks read of stored points x: numbers as they are, bytes as (x / 255 - mean) / std.
@@ -179,20 +181,18 @@ class Data:
         name = (
             self.name if len(kept) == len(self.train_y) else f"{self.name}, {len(kept)} of {len(self.train_y)} points"
         )
-        part = replace(
-            self,
-            name=name,
-            train_x=self.train_x[kept],
-            train_y=self.train_y[kept],
-            train_more=tuple(x[kept] for x in self.train_more),
-        )
-        if test is None:
-            return part
-        if self.test_x is None or self.test_y is None:
-            raise AliveError(f"{self.name} has no test points to choose from", "Leave test out")
-        kept = choose(self.name, "test", self.test_y, test, seed=seed)
-        more = tuple(x[kept] for x in self.test_more)
-        return replace(part, test_x=self.test_x[kept], test_y=self.test_y[kept], test_more=more)
+        part, *tested = self.parts
+        if test is not None:
+            if self.test_y is None:
+                raise AliveError(f"{self.name} has no test points to choose from", "Leave test out")
+            tested = [rows(tested[0], choose(self.name, "test", self.test_y, test, seed=seed))]
+        return self.with_parts(rows(part, kept), *tested, name=name)
+
+
+def rows(part: Part, numbers: Tensor) -> Part:
+    """The points of these numbers."""
+    given, y = part
+    return tuple(x[numbers] for x in given), y[numbers]
 
 
 def tensors(

@@ -6,7 +6,7 @@ import hashlib
 import math
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
 
@@ -19,6 +19,7 @@ from ..data import Data
 from ..data.batches import drawn
 from ..data.convert import precision
 from ..data.memory import labelled
+from ..data.record import rows
 from ..errors import AliveError, expect, fault
 from ..train import OPTIMISERS, Settings, Task, first, task_of
 from ..train.checkpoint import checksum
@@ -256,15 +257,7 @@ def _held_out(data: Data) -> tuple[Data, tuple[str, ...]]:
         return data, (f"{every} points are too few to hold any out: judged by the training points themselves",)
     order = torch.randperm(every, generator=torch.Generator().manual_seed(0))
     out, kept = (part.sort().values for part in (order[: every // HELD_OUT], order[every // HELD_OUT :]))
-    split = replace(
-        data,
-        train_x=data.train_x[kept],
-        train_y=data.train_y[kept],
-        train_more=tuple(x[kept] for x in data.train_more),
-        test_x=data.train_x[out],
-        test_y=data.train_y[out],
-        test_more=tuple(x[out] for x in data.train_more),
-    )
+    split = data.with_parts(*(rows(data.parts[0], part) for part in (kept, out)))
     return split, (f"judged by {len(out)} of the {every} points, drawn at random and held out of training",)
 
 

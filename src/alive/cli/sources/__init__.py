@@ -2,7 +2,6 @@
 
 from .imports import named
 from .models import maker
-from .opened import Opened, opened, tracked
-from .points import data, part
+from .opened import Opened, data, opened, part, tracked
 
 __all__ = ["Opened", "data", "maker", "named", "opened", "part", "tracked"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -11,19 +11,21 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from ...data import Batches, read
+from ...data import Batches, Data, load, read
 from ...data.calls import taken, tensors
-from ...data.files import Contents
-from ...data.memory import labelled
-from ...errors import AliveError
+from ...data.files import Contents, contents, is_known
+from ...data.intake import Both
+from ...data.memory import labelled, parted
+from ...errors import AliveError, expect_one_of
 from ...screen import bars
 from ...surgery.load.bounded import Bounded
 from ...surgery.load.exported import BATCH_SIZE
 from ...surgery.load.onnx import OnnxNetwork
+from .. import values
 from ..own import Typed
 from . import folders
+from .imports import called, module
 from .models import Maker, maker
-from .points import beside, data, part
 
 SOON = 2.0  # seconds that need no bar
 
@@ -86,14 +88,15 @@ def opened(typed: Typed, *, targets: bool = False, real: bool | None = None) -> 
     make = maker(typed.model, typed.arg or (), init=typed.init, batch_norm=typed.batch_norm)
     source, notes = typed.data or "moons", tuple[str, ...]()
     if typed.data is None and make.own:
-        found = beside(typed.model)
-        if found is None:
+        place = "" if typed.model.startswith(folders.PREFIX) else typed.model.rpartition(":")[0]
+        if not place or not callable(getattr(module(place), "make_data", None)):
             raise AliveError(
                 f"{typed.model} needs data",
                 "Add --data with a file, a name such as digits, or mine:make_data; or write make_data() beside the "
                 "model",
             )
-        source, notes = found, (f"data: {found}, which lies beside the model",)
+        source = f"{place}:make_data"
+        notes = (f"data: {source}, which lies beside the model",)
     torch.manual_seed(typed.seed)  # for data that are drawn
     raw = data(source, target=typed.target)
     notes += raw.notes if isinstance(raw, Contents) else ()
@@ -142,3 +145,41 @@ def tracked(batches: Batches, typed: Typed) -> Iterator[Any]:
                 bar.update(bar.tasks[0].id, completed=seen, description=f"{seen:,} points")
     finally:
         bar.stop()
+
+
+def data(source: str, *, target: str | None = None) -> Any:
+    """The data behind what was typed: a known set, the contents of a file, or what the user's own function gives."""
+    if is_known(source):  # a path may hold a colon
+        return contents(source, target=target)
+    if target is not None:
+        raise AliveError("--target names a column of a table", "Leave it out, or give a .csv or .parquet file")
+    if ":" not in source:
+        return load(source)
+    made = parted(source, called(source))
+    if isinstance(made, Contents):
+        return made
+    known = isinstance(made, Data | Iterable) or hasattr(made, "__getitem__") or hasattr(made, "__array__")
+    if not known or isinstance(made, type | nn.Module | str | int | float):
+        raise AliveError(
+            f"{source} gave a {type(made).__name__}, not data",
+            "Let it return inputs x, (x, y), (x, y, test_x, test_y), a mapping, a data set, a DataLoader or batches",
+        )
+    return made
+
+
+def part(found: Any, split: str = "train") -> Any:
+    """The training or the test points, or both."""
+    expect_one_of("split", split, values.SPLITS)
+    if split == "train":
+        return replace(found, test=None) if isinstance(found, Contents) else found
+    if not isinstance(found, Contents | Data) or found.test is None:
+        name = found.name if isinstance(found, Contents | Data) else "the data"
+        raise AliveError(f"{name} has no test points", "Use --split train")
+    if isinstance(found, Data):
+        (given, y), (more, z) = found.parts
+        if split == "all":
+            more, z = tuple(map(torch.cat, zip(given, more, strict=True))), torch.cat([y, z])
+        return found.with_parts((more, z))
+    if split == "test":
+        return replace(found, train=found.test, test=None)
+    return Both((replace(found, test=None), replace(found, train=found.test, test=None)))
