@@ -172,6 +172,11 @@ def test_points_are_limited_evenly_over_classes():
     assert by_size(2, 4, many, draws=5).points == 300
 
 
+@pytest.mark.parametrize(("split", "points"), [("train", 85), ("test", 15), ("all", 100)])
+def test_the_test_points_may_be_looked_at(split, points):
+    assert json.loads(run("3x8", "--split", split, "--draws", 2, "--json"))["points"] == points
+
+
 @pytest.mark.parametrize(
     "args", [[], ["5x4", "--depth", "3", "--width", "4"], ["--depth", "3"], ["5x4", "--width", "2"]]
 )

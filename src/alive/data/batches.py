@@ -26,7 +26,7 @@ class Batches:
     begin   reads from the beginning, so many points a batch
     length  how many points there are; None where nobody knows
     size    points a batch; None where they come in batches already
-    take    the points of these numbers, where their number is known
+    pick    the points of these numbers, where it is known how many there are
 
     >>> [len(x) for x in columns(torch.ones(5, 2)).resized(2)]
     [2, 2, 1]
@@ -35,7 +35,7 @@ class Batches:
     begin: Callable[[int | None], Iterable[Any]]
     length: int | None = None
     size: int | None = None
-    take: Callable[[Tensor], Batches] | None = None
+    pick: Callable[[Tensor], Batches] | None = None
     model: nn.Module | None = None
 
     def __iter__(self) -> Iterator[Any]:
@@ -54,6 +54,11 @@ class Batches:
         except Exception as error:  # in the user's own code
             raise fault(f"reading batch {number} of the data", error) from error
 
+    def take(self, numbers: Tensor) -> Batches:
+        """The points of these numbers; of a stream nobody knows which they are."""
+        assert self.pick is not None
+        return replace(self.pick(numbers), size=self.size, model=self.model)
+
     def resized(self, size: int) -> Batches:
         """The same points in batches of another size; what comes in batches already is refused."""
         if self.size is None:
@@ -66,12 +71,11 @@ class Batches:
         """At most so many points, in their order, and a sentence on the choice; empty if all points are taken."""
         if self.length is not None and self.length <= points:
             return self, ""
-        if self.length is None or self.take is None:
+        if self.length is None:
             some = Batches(lambda size: _first(self, points, axis), model=self.model)
             return some, f"the first {points:,} points of the stream"
         some = self.take(drawn(self.length, points, seed))
-        words = f"{points:,} of {self.length:,} points, drawn at random with seed {seed}"
-        return replace(some, size=self.size, model=self.model), words
+        return some, f"{points:,} of {self.length:,} points, drawn at random with seed {seed}"
 
 
 def drawn(length: int, points: int, seed: int) -> Tensor:
@@ -138,11 +142,9 @@ def chain(parts: list[Batches]) -> Batches:
         """The points of these numbers, counted through all parts."""
         found, before = [], 0
         for part in parts:
-            assert part.take is not None
-            assert part.length is not None
-            inside = (numbers >= before) & (numbers < before + part.length)
-            found.append(part.take(numbers[inside] - before))
-            before += part.length
+            behind = before + (part.length or 0)
+            found.append(part.take(numbers[(numbers >= before) & (numbers < behind)] - before))
+            before = behind
         return chain(found)
 
     size = SIZE if all(part.size for part in parts) else None
