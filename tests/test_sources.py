@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from alive.cli import sources
 from alive.cli.own import Typed
+from alive.cli.sources import imports
 from alive.data import Data, moons, read
 from alive.data.calls import tensors
 from alive.data.memory import labelled
@@ -78,6 +79,30 @@ def test_a_maker_makes_anew_or_says_that_it_cannot(here):
     ready = sources.maker("made_here:ready")
     assert ready.fixed
     assert ready() is ready()
+
+
+def test_the_module_is_looked_for_once(here):
+    text = (
+        "import torch\ndef make(width=2): return torch.nn.Linear(3, width)\ndef make_data(): return torch.ones(5, 3)\n"
+    )
+    put(here / "looked_for.py", text)
+    imports._module.cache_clear()
+    for typed in (Typed("looked_for:make"), Typed("looked_for:make", "looked_for:make_data", arg=["width=4"])):
+        opened = sources.opened(typed)
+        assert [len(batch) for batch in opened.batches(opened.model())] == [5]
+        assert opened.make.line == "looked_for.py:2"
+    assert imports._module.cache_info().misses == 1
+
+
+def test_points_are_drawn_alike_for_every_model(here):
+    text = "import torch\nfrom torch.nn import *\ndef wide(): return Sequential(Linear(3, 9), Linear(9, 1))\n"
+    more = "def thin(): return Linear(3, 1)\ndef make_data():\n    for _ in range(3): yield torch.randn(4, 3)\n"
+    put(here / "drawn_late.py", text + more)
+    seen = []
+    for name in ("wide", "thin"):
+        opened = sources.opened(Typed(f"drawn_late:{name}"))
+        seen.append(torch.cat(list(opened.batches(opened.model()))))
+    assert torch.equal(*seen)
 
 
 class Two(nn.Module):

@@ -90,15 +90,13 @@ def _target(path: Path, names: Sequence[str], target: str | None) -> tuple[int |
     return (found[0], (f"column {names[found[0]]} of {path.name} is the target",)) if found else (None, ())
 
 
-def _numbers(
-    path: Path, delimiter: str, skip: int, kept: Sequence[int], names: Sequence[str], kind: Any = float
-) -> Any:
+def _numbers(path: Path, delimiter: str, skip: int, kept: Sequence[int], names: Sequence[str]) -> Any:
     """The columns as an array [N, C]; text and rows of other lengths are refused."""
     try:
         with warnings.catch_warnings(), path.open(encoding="utf-8-sig") as file:
             warnings.simplefilter("ignore", UserWarning)  # about empty files, which the caller reports
             options: dict[str, Any] = {"delimiter": delimiter, "skiprows": skip, "usecols": kept, "quotechar": '"'}
-            return np.loadtxt(file, kind, comments=None, ndmin=2, **options)
+            return np.loadtxt(file, comments=None, ndmin=2, **options)
     except ValueError as error:
         if isinstance(error, UnicodeDecodeError):
             raise
