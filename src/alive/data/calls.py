@@ -21,6 +21,8 @@ from .convert import is_row, precision
 
 TARGETS = ("labels", "label", "targets", "target", "y")  # what mappings call what is no input
 WHOLE = tuple((name,) for name in ("batch", "data", "features", "graph", "inputs", "sample"))  # that are one mapping
+MIXED = re.compile(r"dtype|scalar type|input type|expected tensor for argument|must be (long|int|float)", re.IGNORECASE)
+SMALL = 100_000  # parameters of a model on which two threads wait for each other longer than they work
 BY_HAND = "say how to run it: forward=lambda model, batch: ..., on the command line --forward mine:run"
 BY_NAME = f"Give mappings with the names that forward() takes, or {BY_HAND}"
 
@@ -251,27 +253,18 @@ def run(
         ) from error
 
 
-def _real_behind(batch: Any, first: Tensor) -> str:
-    """A later part of real numbers that looks more like inputs than a first one of a whole number a point."""
-    if not is_row(batch) or first.is_floating_point() or first.ndim > 1:
-        return ""
-    real = [x for x in batch[1:] if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1]
-    return f"{str(real[0].dtype).removeprefix('torch.')} {list(real[0].shape)}" if real else ""
-
-
-MIXED = re.compile(r"dtype|scalar type|input type|expected tensor for argument|must be (long|int|float)", re.IGNORECASE)
-
-
 def _kinds(model: nn.Module, batch: Any, reason: str) -> str:
     """What to do where the inputs are no numbers of the kind that the model takes; nothing if the cause is another."""
     first = next(tensors(batch), None)
     if first is None or not MIXED.search(reason):
         return ""
     given, own = (str(dtype).removeprefix("torch.") for dtype in (first.dtype, precision(model)))
-    if real := _real_behind(batch, first):
+    later = batch[1:] if is_row(batch) and first.ndim < 2 and not first.is_floating_point() else ()
+    if real := [x for x in later if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1]:
+        kind = f"{str(real[0].dtype).removeprefix('torch.')} {list(real[0].shape)}"
         return (
             f"The first part of a batch is taken for the input: it holds {given} {list(first.shape)}, and a later one "
-            f"{real}; if the labels come first, {BY_HAND}"
+            f"{kind}; if the labels come first, {BY_HAND}"
         )
     if not first.is_floating_point():
         return (
@@ -281,9 +274,6 @@ def _kinds(model: nn.Module, batch: Any, reason: str) -> str:
     if first.dtype != precision(model):
         return f"The inputs are {given}, and the model computes with {own}: give it x.to(torch.{own})"
     return f"The inputs are {given}: if they are token ids or class numbers, give them as whole numbers, x.long()"
-
-
-SMALL = 100_000  # parameters of a model on which two threads wait for each other longer than they work
 
 
 @contextmanager

@@ -98,9 +98,10 @@ def _of_record(data: Data) -> Batches:
     return columns((*given, y), 0, len(y), batch)
 
 
-def by_name(source: str | PathLike[str]) -> Any:
+def by_name(source: str | PathLike[str], target: str | None = None) -> Any:
     """A data set by name, or the contents of a file."""
-    return contents(source) if str(source) not in DATA and is_known(source) else load(source)
+    is_file = str(source) not in DATA and is_known(source)
+    return contents(source, target=target) if is_file else load(source)
 
 
 def _looks_up(model: nn.Module) -> bool:

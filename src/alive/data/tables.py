@@ -14,9 +14,9 @@ import numpy as np
 
 from ..errors import AliveError, near, require
 from ..gate import Allowance
+from .calls import TARGETS
 from .footer import count
 
-TARGETS = ("y", "label", "labels", "target", "targets")
 DELIMITERS = (",", ";", "\t")
 LEAVE_OUT = "Turn it into numbers, or leave the column out"
 

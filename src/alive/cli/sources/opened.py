@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from ...data import Batches, Data, load, read
+from ...data import Batches, Data, read
 from ...data.calls import taken, tensors
-from ...data.files import Contents, contents, is_known
-from ...data.intake import Both
+from ...data.files import Contents, is_known
+from ...data.intake import Both, by_name
 from ...data.memory import labelled, parted
 from ...errors import AliveError, expect_one_of
 from ...screen import bars
@@ -149,12 +149,11 @@ def tracked(batches: Batches, typed: Typed) -> Iterator[Any]:
 
 def data(source: str, *, target: str | None = None) -> Any:
     """The data behind what was typed: a known set, the contents of a file, or what the user's own function gives."""
-    if is_known(source):  # a path may hold a colon
-        return contents(source, target=target)
-    if target is not None:
+    known = is_known(source)  # a path may hold a colon
+    if target is not None and not known:
         raise AliveError("--target names a column of a table", "Leave it out, or give a .csv or .parquet file")
-    if ":" not in source:
-        return load(source)
+    if known or ":" not in source:
+        return by_name(source, target)
     made = parted(source, called(source))
     if isinstance(made, Contents):
         return made
