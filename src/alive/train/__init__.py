@@ -4,7 +4,7 @@ from .log import CsvLogger, Logger, TensorBoardLogger, progress_bar
 from .loop import Keeper, Mover, train
 from .losses import LOSSES
 from .points import Points, first
-from .ranks import Ranks, joined
+from .ranks import joined
 from .result import Best, Epoch, Result
 from .settings import OPTIMISERS, LrSchedule, Settings
 from .task import POINTS_AT_ONCE, Task, accuracy, in_vain, task_loss, task_of
@@ -21,7 +21,6 @@ __all__ = [
     "LrSchedule",
     "Mover",
     "Points",
-    "Ranks",
     "Result",
     "Settings",
     "Task",
