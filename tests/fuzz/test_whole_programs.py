@@ -52,6 +52,10 @@ ONCE_WRONG = {  # without a word: the smallest program of each kind, and its bat
     ),
     "loss of one point alone": ([("table", 120042823), ("cross entropy", 332594923)], [1]),
     "loss of one row of two": ([("table", 1), ("rows chosen", 423969214), ("cross entropy", 729857151)], [2]),
+    "loss of some rows of what threads made": (
+        [("table", 145661718), ("in threads", 184508799), ("rows chosen", 2883983), ("cross entropy", 830636553)],
+        [4],
+    ),
     "chunks, another number in each batch": (
         [("table", 1), ("in chunks", 131141665), ("cross entropy", 292818496)],
         [2, 6, 6, 8],

@@ -43,13 +43,14 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         if not o.data:
             unit = families.refined(unit, aligned(o.unit, ndim))
     more: dict[str, Any] = {}
-    if any(_meets_each(t, op.of(t), point, unit, families.points) for t in operands if not op.of(t).data):
+    is_lost = point.numel() and int(point.max()) == LOST
+    unsure = bool(is_lost or any(o.is_outside for o in data))
+    constants = [(t, op.of(t)) for t in operands if not op.of(t).data]
+    if any(_meets_each(t, own, point, unit, families.points, unsure=unsure) for t, own in constants):
         more["pure"] = False  # a number for each point that did not come with the batch, as targets
         _meet_targets(data, families)
     if op.name.rstrip("_") in ("rsub", *ADDS) and any(_is_number(op[name]) for name in ("self", "other")):
         more["pure"] = False  # a margin, as in 1 - u
-    is_lost = point.numel() and int(point.max()) == LOST
-    unsure = is_lost or any(o.is_outside for o in data)
     rows = families.points if unsure else None
     is_known = unit.numel() and int(unit.max()) != LOST
     if is_known and (axis := _spread_along(op, operands, point, unit, rows)) is not None:
@@ -70,17 +71,20 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     return op.made(point, unit, *data, **more)
 
 
-def _meets_each(t: Tensor, own: Owners, point: Tensor, unit: Tensor, points: int | None) -> bool:
+def _meets_each(t: Tensor, own: Owners, point: Tensor, unit: Tensor, points: int | None, *, unsure: bool) -> bool:
     """Whether a constant has a number for each point; where none is known, for as many rows as there are points.
 
-    Where there is one point, one number that the pass made may be its own.
+    Where there is one point, one number that the pass made may be its own; and where the rows may be any points, as of
+    what came from outside, all that it made.
     """
+    made = not (own.weight or own.tables)
     if point.numel() > 1:
         return any(_varies(t, d) for d in range(-point.ndim, 0) if point.shape[d] > 1)
     if t.ndim and t.numel() == point.numel():
-        return not (own.weight or own.tables)
+        return made
+    rows = [t.shape[d] for d in range(-t.ndim, 0) if _varies(t, d) and unit.shape[d] == 1]
     known = point.numel() and 0 <= int(point) < LOST
-    return not known and any(_varies(t, d) and t.shape[d] == points for d in range(-t.ndim, 0) if unit.shape[d] == 1)
+    return not known and (points in rows or bool(unsure and made and rows))
 
 
 def _meet_targets(data: Sequence[Owners], families: Families) -> None:
