@@ -56,6 +56,25 @@ ONCE_WRONG = {  # without a word: the smallest program of each kind, and its bat
         [("table", 145661718), ("in threads", 184508799), ("rows chosen", 2883983), ("cross entropy", 830636553)],
         [4],
     ),
+    "rows chosen where weights by row meet what threads made": (
+        [
+            ("table", 1),
+            ("in threads", 373361903),
+            ("weights stacked and gathered", 574841998),
+            ("rows chosen", 552208952),
+            ("plain", 1),
+        ],
+        [5],
+    ),
+    "two layers side by side, behind two others in one batch of two": (
+        [
+            ("table", 966937517),
+            ("stochastic depth", 624844448),
+            ("two layers and their sum", 509109078),
+            ("plain", 611563833),
+        ],
+        [3, 8],
+    ),
     "chunks, another number in each batch": (
         [("table", 1), ("in chunks", 131141665), ("cross entropy", 292818496)],
         [2, 6, 6, 8],

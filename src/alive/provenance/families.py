@@ -51,7 +51,7 @@ class Family(NamedTuple):
     weights: int
     each: int = 0
     key: Hashable = None
-    ids: tuple[Hashable, ...] = ()
+    ids: tuple[tuple[str, int], ...] = ()
 
     def named(self, unit: Tensor) -> str:
         """Who made these units: the weights, or one slice of them."""
@@ -102,7 +102,14 @@ class Families:
         )
 
     def claim(
-        self, made_by: str, size: int, weights: int = 0, each: int = 0, *, key: Hashable, ids: tuple[Hashable, ...] = ()
+        self,
+        made_by: str,
+        size: int,
+        weights: int = 0,
+        each: int = 0,
+        *,
+        key: Hashable,
+        ids: tuple[tuple[str, int], ...] = (),
     ) -> int:
         """Reserve numbers for new units; returns the first."""
         family = Family(self._next, size, made_by, weights, each, key, ids)
@@ -328,6 +335,11 @@ class Families:
         """The family of the units of a tensor: the last one, where there are several."""
         named = unit[(unit >= 0) & (unit != LOST)]
         return self.of(int(named.max())) if named.numel() else None
+
+    def are_by_row(self, unit: Tensor) -> bool:
+        """Whether each point has some units of its own among these."""
+        family = self.last(unit)
+        return family is not None and bool(family.ids) and family.ids[0][0] == ROW
 
     def of(self, unit: int) -> Family:
         """The family of a unit."""

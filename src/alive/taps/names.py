@@ -30,7 +30,7 @@ class Names:
         """A pass begins."""
         self.uses = Uses()
 
-    def of(self, base: str, made_by: str, runs: Runs | None, use: int = 0) -> str:
+    def of(self, base: str, made_by: Hashable, runs: Runs | None, use: int = 0) -> str:
         """A name for what these weights feed to this activation, at this use or a new one; other units have another."""
         use = use or self.uses.new(base, made_by)
         key: tuple[Hashable, ...] = (base, made_by, use)
@@ -73,6 +73,12 @@ class Names:
 
 def _units(runs: Runs) -> list[tuple[Hashable, int]]:
     return [(family, number) for family, start, stop in runs for number in range(start, stop)]
+
+
+def maker(made_by: str, runs: Runs | None) -> Hashable:
+    """Who makes these units: weights; or each of the layers that were put side by side, in this order."""
+    beside = bool(runs) and all(isinstance(family, tuple) and family[0] == "cat" for family, _, _ in runs or ())
+    return (made_by, runs) if beside else made_by
 
 
 def _are_kin(a: Runs, b: Runs) -> bool:

@@ -16,7 +16,7 @@ from ..errors import fault_of_ours
 from ..functional.activations import Activation
 from ..provenance import Owners, Tracker, tensors
 from ..provenance.choices import LOOKS_UP, STACKED
-from ..provenance.owners import LOST, MANY, shares_units
+from ..provenance.owners import LOST, MANY, has_points, nobody, shares_units
 from .book import Entry
 from .kinds import JUMP, Seen
 from .lines import line_of_call
@@ -106,6 +106,8 @@ class Selecting:
         taps = self._taps
         base, number = self._call(Activation(choice.name))
         owners = tracker.owners(choice.z)
+        if choice.z.numel() == choice.size and not has_points(owners) and tracker.families.are_by_row(owners.unit):
+            owners = owners._replace(unit=nobody(choice.z.ndim))  # one unit of each of the points, for all we know
         if not owners.data:
             taps.book.note(base, number, Entry(base, None, tuple(choice.z.shape), taps.mark(choice.z)))
             return

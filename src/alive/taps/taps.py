@@ -35,7 +35,7 @@ from .hooks import Mode, Rest, hooks_on, idle, is_on_stack
 from .kinds import DECLARED, PLAIN, RELU, Masks, Seen, is_of_losses, is_pre_activation
 from .lines import line_of_call
 from .models import bare, expect_declared, expect_no_replica, named_modules, tell_hidden
-from .names import Names
+from .names import Names, maker
 from .records import Call, Place, Tap, Unseen, Watcher, label
 from .selecting import Selecting
 from .selections import Selection, Selects, expect_selects
@@ -580,8 +580,9 @@ class Taps:
         assert self._tracker is not None
         layout = read(owners, z, self._points, self._tracker.family(owners), self._doubt())
         runs = None if layout.names is None else self._tracker.families.runs(layout.names)
-        use, before = self._names.uses.of(base, number, layout, owners, self._points) if number else (0, None)
-        name = self._names.of(base, layout.made_by, runs, use)
+        made, uses = maker(layout.made_by, runs), self._names.uses
+        use, before = uses.of(base, made, number, layout, owners, self._points) if number else (0, None)
+        name = self._names.of(base, made, runs, use)
         if getattr(self.watcher, "adds_up", False):
             layout = self._names.lined_up(name, z, self._points, layout, runs)
         return name, layout._replace(names=None), before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
@@ -23,20 +24,22 @@ class Uses:
     """The same weights on other points are one layer of more points; on the same points again, they are a new one."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], list[_Use]] = {}
+        self._found: dict[tuple[str, Hashable], list[_Use]] = {}
 
-    def new(self, base: str, made_by: str) -> int:
+    def new(self, base: str, made_by: Hashable) -> int:
         """The number of a use to which no call can bring more points."""
         uses = self._found.setdefault((base, made_by), [])
         uses.append(_Use(0, None, None))
         return len(uses)
 
-    def of(self, base: str, number: int, layout: Layout, owners: Owners, points: int) -> tuple[int, int | None]:
+    def of(
+        self, base: str, made_by: Hashable, number: int, layout: Layout, owners: Owners, points: int
+    ) -> tuple[int, int | None]:
         """Which use of its weights a call is, from 1 on; and the call that began it, if this one brings more points."""
-        uses = self._found.setdefault((base, layout.made_by), [])
+        uses = self._found.setdefault((base, made_by), [])
         met = _names(owners.point) if layout.known else None
         if met is None or len(met) == points:
-            return self.new(base, layout.made_by), None
+            return self.new(base, made_by), None
         if not len(met):  # an expert that no point was sent to
             return 1, None
         units = _names(owners.unit)
