@@ -21,7 +21,7 @@ from case import Case, Layer
 from notebook import run
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 import alive
 from alive.errors import AliveError
@@ -29,6 +29,8 @@ from alive.errors import AliveError
 STATES = ("dead", "linear", "nonlinear", "broken")
 RANK = {"right": 0, "told": 1, "silent": 2, "crash": 3}
 SEED = 12
+
+ANOTHER = "with another gradient"
 
 Ends = dict[Any, tuple[float, float]]
 
@@ -59,6 +61,8 @@ def judge(case: Case) -> Verdict:
         usual = _usual_warnings(case)
         counted, changed = _judge_census(case, usual)
         penalty, changed_by_penalty = _judge_penalty(case, usual)
+        if ANOTHER in penalty.why and penalty.verdict == "silent":  # or the same, but for rounding
+            penalty = min(penalty, _judge_penalty(in_doubles(case), usual)[0], key=lambda one: RANK[one.verdict])
     touched = [*changed, *changed_by_penalty]
     why = [f"census: {counted.why}" * bool(counted.why), f"penalty: {penalty.why}" * bool(penalty.why), *touched]
     return Verdict(case.name, case.kind, counted.verdict, penalty.verdict, not touched, "\n".join(filter(None, why)))
@@ -76,6 +80,16 @@ def fresh(case: Case) -> tuple[nn.Module, list[Any]]:
 def _made(case: Case) -> tuple[nn.Module, Any]:
     torch.manual_seed(SEED)
     return case.make()
+
+
+def in_doubles(case: Case) -> Case:
+    """The same in double precision."""
+
+    def make() -> tuple[nn.Module, Any]:
+        model, data = case.make()
+        return model.double(), tree_map_only(Tensor, lambda x: x.double() if x.is_floating_point() else x, data)
+
+    return replace(case, make=make)
 
 
 def _usual_warnings(case: Case) -> set[str]:
@@ -539,7 +553,7 @@ def _explained(measured: Term, found: list[Term], warned: list[str]) -> Found:
         return Found("right")
     true = sum(t.value for t in found)
     same = math.isclose(true, measured.value, rel_tol=1e-4)
-    why = f"value {measured.value:.6g}, true {true:.6g}{', with another gradient' * same}"
+    why = f"value {measured.value:.6g}, true {true:.6g}{f', {ANOTHER}' * same}"
     told = bool(warned) and any(_is_sum(measured, some) for some in _left(measured, found))
     return Found("told" if told else "silent", "; ".join([why, *warned]))
 

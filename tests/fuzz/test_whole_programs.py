@@ -75,6 +75,16 @@ ONCE_WRONG = {  # without a word: the smallest program of each kind, and its bat
         ],
         [3, 8],
     ),
+    "gradient of a sharp softmax, to float precision": (
+        [
+            ("tokens", 836218179),
+            ("modulated", 353187078),
+            ("sequence", 118562567),
+            ("normalised over the batch", 234763920),
+            ("plain", 300246789),
+        ],
+        [8],
+    ),
     "chunks, another number in each batch": (
         [("table", 1), ("in chunks", 131141665), ("cross entropy", 292818496)],
         [2, 6, 6, 8],
