@@ -15,7 +15,7 @@ import alive
 from alive.functional import Separation
 
 ROOMS = (
-    *("cures", "data", "diagnosis", "findings", "forecast", "functional", "history", "nn"),
+    *("cures", "data", "diagnosis", "findings", "forecast", "functional", "history", "load", "nn"),
     *("penalties", "race", "render", "surgery", "taps", "theory", "train"),
 )
 

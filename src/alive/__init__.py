@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import forecast as forecast
     from . import functional as functional
     from . import history as history
+    from . import load as load
     from . import nn as nn
     from . import penalties as penalties
     from . import race as race
@@ -80,6 +81,7 @@ _ROOMS = (
     "forecast",
     "functional",
     "history",
+    "load",
     "nn",
     "penalties",
     "race",

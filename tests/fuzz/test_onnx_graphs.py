@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from alive.surgery.load import from_onnx  # noqa: E402
+from alive.load import from_onnx  # noqa: E402
 
 OPSETS = (9, 10, 11, 13, 14, 17, 18, 20, 21)
 POINTS = 24

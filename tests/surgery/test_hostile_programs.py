@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from alive.errors import AliveError
-from alive.surgery.load import from_exported
+from alive.load import from_exported
 
 MARK = "ran"
 CODE = f"open({MARK!r}, 'w').close()"

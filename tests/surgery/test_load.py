@@ -14,8 +14,8 @@ from torch import nn
 
 import alive as library
 from alive import AliveError
+from alive.load import from_exported, from_onnx
 from alive.surgery import to_exported, to_onnx
-from alive.surgery.load import from_exported, from_onnx
 
 ONE_SIDED = ("Relu", "LeakyRelu", "Elu", "Gelu", "Clip", "HardSwish", "PRelu", "Softplus", "ThresholdedRelu")
 

@@ -18,7 +18,7 @@ ALIVE = Path(__file__).parents[1]
 # Frames of these are no model's: torch, and the rooms of ours that watch.
 SKIPPED = (
     str(Path(torch.__file__).parent),
-    *(str(ALIVE / room) for room in ("taps", "provenance", "functional", "diagnosis", "penalties", "surgery/load")),
+    *(str(ALIVE / room) for room in ("taps", "provenance", "functional", "diagnosis", "penalties", "load")),
 )
 
 GENERATED = "<eval_with_key>"  # what torch.fx calls the code it writes: no line that one could open

@@ -95,7 +95,7 @@ def maker(source: str, args: Sequence[str] = (), *, init: str = "glorot", batch_
 
 def _program(source: str) -> nn.Module:
     """The model of a file that runs without its Python code."""
-    from ...surgery.load import from_exported, from_onnx
+    from ...load import from_exported, from_onnx
 
     return from_onnx(source) if Path(source).suffix.lower() == ".onnx" else from_exported(source)
 

@@ -17,10 +17,10 @@ from ...data.files import Contents, is_known
 from ...data.intake import Both, by_name
 from ...data.memory import labelled, parted
 from ...errors import AliveError, expect_one_of
+from ...load.bounded import Bounded
+from ...load.exported import BATCH_SIZE
+from ...load.onnx import OnnxNetwork
 from ...screen import bars
-from ...surgery.load.bounded import Bounded
-from ...surgery.load.exported import BATCH_SIZE
-from ...surgery.load.onnx import OnnxNetwork
 from .. import values
 from ..own import Typed
 from . import folders

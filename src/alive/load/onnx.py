@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
@@ -13,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import AliveError, reason
-from ...gate import Allowance
-from ..export import optional
+from ..errors import AliveError, reason, require
+from ..gate import Allowance
 from .bounded import Bounded
 from .operations import OPERATIONS, Op
 
@@ -36,7 +36,8 @@ def from_onnx(path: str | PathLike[str]) -> OnnxNetwork:
     >>> bool((again(x) - net(x)).abs().max() < 1e-6)
     True
     """
-    onnx = optional("onnx")
+    with require("a file of ONNX", "alive[export]"):
+        onnx = import_module("onnx")
     file = Path(path)
     try:
         model = onnx.load(str(file))
@@ -123,7 +124,8 @@ class OnnxNetwork(nn.Module):
     @torch.no_grad()
     def check(self, args: Sequence[Tensor], named: Mapping[str, Tensor] | None = None) -> float:
         """The largest difference from onnxruntime on these inputs; refuses one beyond rounding."""
-        runtime = optional("onnxruntime")
+        with require("a file of ONNX", "alive[export]"):
+            runtime = import_module("onnxruntime")
         given = list(self._asked.bind(*args, **(named or {})).arguments.values())
         ours = self._bounded(given)
         options = runtime.SessionOptions()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...errors import AliveError
+from ..errors import AliveError
 
 
 class Op(NamedTuple):

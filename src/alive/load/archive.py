@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...gate import Allowance
+from ..gate import Allowance
 
 GRAPH = re.compile(r"[^/]+/models/(\w+)\.json", re.ASCII)
 TABLE = re.compile(r"[^/]+/data/(?:weights|constants)/(\w+)_(?:weights|constants)_config\.json", re.ASCII)

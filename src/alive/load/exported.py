@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from ...errors import AliveError, reason
-from ...gate import Allowance
-from ...torch_private import schema_of
+from ..errors import AliveError, reason
+from ..gate import Allowance
+from ..torch_private import schema_of
 from .archive import DTYPES, STRIDED, Archive, Damaged, read
 
 BATCH_SIZE = "alive batch size"

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...gate import Allowance
-from ...torch_private import TorchDispatchMode, tree_leaves, tree_map
+from ..gate import Allowance
+from ..torch_private import TorchDispatchMode, tree_leaves, tree_map
 
 OPERATOR = type(torch.ops.aten.relu.default)
 TIMES = 4096  # so many times what it is given: embeddings and attention make much of little
