@@ -97,7 +97,7 @@ class Jumpstart:
         self.schedule = _schedule(weight, aggregate)
         self._multipliers = Multipliers() if weight == "auto" else None
         expect([(isinstance(every, int) and every >= 1, f"every is a whole number of steps from 1 on, got {every!r}")])
-        self.every = every
+        self._every = every
         self._step = 0  # of `every`
         self._said = False  # that multipliers stand still
         self.set_progress(0.0)
@@ -149,14 +149,14 @@ class Jumpstart:
 
         With `every`, k·λ·A in the first of k steps, and zero in the others.
         """
-        if self.every == 1 or torch.compiler.is_compiling():
+        if self._every == 1 or torch.compiler.is_compiling():
             return self.weight * self._total()
         if self._step:
             self.forget()  # a compiled model is watched all the same
             penalty = self._recorder.nothing()
         else:
-            penalty = self.every * self.weight * self._total()
-        self._go_to((self._step + 1) % self.every)
+            penalty = self._every * self.weight * self._total()
+        self._go_to((self._step + 1) % self._every)
         return penalty
 
     def _total(self) -> Tensor:
@@ -180,7 +180,7 @@ class Jumpstart:
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed run needs beside the settings, as plain numbers: progress, and multipliers if any."""
         multipliers = {} if self._multipliers is None else {"multipliers": self._multipliers.state()}
-        step = {} if self.every == 1 else {"step": self._step}
+        step = {} if self._every == 1 else {"step": self._step}
         return {"progress": self._progress, **multipliers, **step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -190,12 +190,12 @@ class Jumpstart:
             told = " and ".join(sorted(wanted, reverse=True))
             raise AliveError(
                 f"the state of this Jumpstart is its {told}, got {sorted(state)}",
-                "Give the options that the saved run had: multipliers belong to weight='auto', a step to every > 1",
+                "Give the weight that the saved run had (multipliers belong to weight='auto'), and its every",
             )
         if self._multipliers is not None:
             self._multipliers.load(state["multipliers"])
-        if self.every > 1:
-            self._go_to(int(state["step"]) % self.every)
+        if self._every > 1:
+            self._go_to(int(state["step"]) % self._every)
         self.set_progress(float(state["progress"]))
 
     def _weigh(self, keys: Keys, found: tuple[Means, ...], whole: bool) -> Tensor:
