@@ -12,9 +12,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache, wraps
 from importlib import import_module
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -64,6 +65,7 @@ __all__ = [
     "parameters_of",
     "pop_dispatch_mode",
     "push_dispatch_mode",
+    "remember",
     "schema_of",
     "storage_id",
     "transform_levels",
@@ -72,6 +74,10 @@ __all__ = [
     "unwrapped",
     "version_of",
 ]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Private(NamedTuple):
@@ -475,6 +481,19 @@ def is_faked() -> bool:
     if not _count_dispatch_modes() and _tracing_context() is None:
         return False  # the two places it looks at
     return _fake_mode() is not None
+
+
+def remember(make: Callable[P, T]) -> Callable[P, T]:
+    """Make tensors once for all that is asked alike; those of a fake mode would be of no use afterwards."""
+    known: Any = lru_cache(maxsize=256)(make)
+
+    @wraps(make)
+    def made(*args: P.args, **keywords: P.kwargs) -> T:
+        with torch.inference_mode(False):
+            found: T = (make if torch.compiler.is_compiling() or is_faked() else known)(*args, **keywords)
+        return found
+
+    return made
 
 
 def is_torch_function_off() -> bool:

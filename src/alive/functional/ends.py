@@ -77,7 +77,8 @@ def lines_of(way: Way, z: Tensor) -> Lines:
     if z.device not in way.lines:
         with torch.inference_mode(False):
             way.lines[z.device] = _lines(way, z.device)
-    return way.lines[z.device]
+    lines: Lines = way.lines[z.device]
+    return lines
 
 
 def _lines(way: Way, device: torch.device) -> Lines:

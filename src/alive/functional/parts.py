@@ -15,6 +15,7 @@ from torch import Tensor
 
 from . import fused
 from .derivative import Pull, no_pull, pull_at
+from .ends import Ends
 from .extremes import Axes, Maps, extreme
 from .separation import Separation, sides
 
@@ -52,14 +53,24 @@ def measure(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int 
     for dim in rule.over(rule.axes[0], seen.ndim):
         values *= seen.shape[dim]
     dtype = torch.promote_types(z.dtype, torch.float32)
+    signs, _, margins, _ = sides(rule, cutoff, dtype, z.device)
+    found = fused.measure(z, rule, unit_axis=unit_axis, point_axis=point_axis) if _by_ends(z) else None
+    if isinstance(found, Ends):
+        ends = signs.unsqueeze(1) * found.values.to(dtype)
+        return Part(ends, torch.ones_like(ends, dtype=torch.long), margins, values)  # the first of its ties
     ends, ties = _Ends.apply(z, rule, axes, cutoff) if fused.applies(z) else plain_ends(z, rule, axes)
-    return Part(ends, ties, sides(rule, cutoff, dtype, z.device).margins, values)
+    return Part(ends, ties, margins, values)
+
+
+def _by_ends(z: Tensor) -> bool:
+    """Whether z is measured by its ends: on other devices than a CPU, where there are points."""
+    return not z.is_cpu and z.numel() > 0 and fused.applies(z)
 
 
 def against_death(part: Part, rule: Separation) -> Part:
     """The same, with nothing asked about linearity."""
-    signs = torch.tensor([[sign] for sign in rule.signs], device=part.margins.device)
-    return part._replace(margins=part.margins.masked_fill(signs < 0, -torch.inf))
+    sides = zip(part.margins, rule.signs, strict=True)
+    return part._replace(margins=torch.stack([m if sign > 0 else torch.full_like(m, -torch.inf) for m, sign in sides]))
 
 
 def plain_ends(z: Tensor, rule: Separation, axes: Axes) -> tuple[Tensor, Tensor]:
@@ -76,8 +87,9 @@ def plain_ends(z: Tensor, rule: Separation, axes: Axes) -> tuple[Tensor, Tensor]
 
 def slacks(ends: Tensor, margins: Tensor, rule: Separation) -> Tensor:
     """Slacks [G] from ends and margins [S, G]: `separation.slack`, the sides as rows of one sum."""
-    shares = torch.tensor([[share] for share in rule.shares if share], dtype=ends.dtype, device=ends.device)
-    return (shares * torch.relu(margins - ends)).sum(0)
+    shares = [share for share in rule.shares if share]
+    xi = torch.relu(margins - ends)
+    return torch.stack([share * side for share, side in zip(shares, xi, strict=False)]).sum(0)  # no layer: no sides
 
 
 class _Ends(torch.autograd.Function):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..errors import expect, expect_one_of, near
-from ..torch_private import is_faked
+from ..torch_private import remember
 from .extremes import by_group, canonical, extreme
 
 MODES = {"U": ("U",), "P": ("P",), "UP": ("U", "P"), "L": ("L",)}
@@ -130,18 +129,13 @@ class Sides(NamedTuple):
     slopes: Tensor
 
 
+@remember
 def sides(rule: Separation, cutoff: float, dtype: torch.dtype, device: torch.device) -> Sides:
-    """The sides of a rule; made once for all layers alike, but those without values, which are of no use afterwards."""
-    return (_sides.__wrapped__ if is_faked() else _sides)(rule, cutoff, dtype, device)
-
-
-@lru_cache(maxsize=256)
-def _sides(rule: Separation, cutoff: float, dtype: torch.dtype, device: torch.device) -> Sides:
+    """The sides of a rule; made once for all layers alike."""
     of = {1: (rule.shares[0], rule.pos_margin + cutoff), -1: (rule.shares[1], rule.neg_margin - cutoff)}
     rows = [(sign, *of[sign]) for sign in rule.signs]
-    with torch.inference_mode(False):
-        sign, share, margin = torch.tensor(rows, dtype=dtype, device=device).unbind(1)
-        return Sides(sign, share.unsqueeze(1), margin.unsqueeze(1), -sign * share)
+    sign, share, margin = torch.tensor(rows, dtype=dtype, device=device).unbind(1)
+    return Sides(sign, share.unsqueeze(1), margin.unsqueeze(1), -sign * share)
 
 
 def slack(top: Tensor, bottom: Tensor, rule: Separation) -> Tensor:

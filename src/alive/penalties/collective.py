@@ -23,6 +23,7 @@ from ..errors import AliveError, expect_one_of
 from ..functional import AGGREGATES, Separation, Slacks, parts
 from ..functional.parts import Part
 from ..functional.separation import Means, by_size, in_order, mean_square
+from ..torch_private import remember
 from ..world import Group
 
 SAMPLE = 256  # values of a parameter that stand for all of it
@@ -43,7 +44,7 @@ def aggregate(
     like = (by_point or [part.ends for part in shared])[0]
     own = torch.cat(by_point) if by_point else like.new_zeros(0)
     ends, ties, margins, owners = _joined(shared, like)
-    counts = like.new_tensor([own.numel(), *(part.values for part in shared)], dtype=torch.float64)
+    counts = _row((own.numel(), *(part.values for part in shared)), like.device)
     ends, total, counts = _Across.apply(ends, _power(own, how).sum().view(1), ties, counts, rule.ties, group)
 
     satisfiable = counts[1:][owners] > 1
@@ -59,8 +60,8 @@ def means(
     like = (by_point or [part.ends for part in shared])[0]
     own = by_size([s.get("P", like.new_zeros(0)) for s in points]) if "P" in rule.axes else []
     squares, sums = (in_order(own, power) for power in (_square_sum, _sum)) if own else [like.new_zeros(0)] * 2
-    values = like.new_tensor([part.values for part in shared], dtype=torch.float64)
-    sizes = like.new_tensor([len(s.get("P", ())) for s in points][: len(squares)], dtype=torch.float64)
+    values = _row(tuple(part.values for part in shared), like.device)
+    sizes = _row(tuple(len(s.get("P", ())) for s in points)[: len(squares)], like.device)
     ends, ties, margins, owners = _joined(shared, like)
     counts = torch.cat([values, sizes, sums.double()])
     ends, squares, counts = _Across.apply(ends, squares, ties, counts, rule.ties, group)
@@ -69,7 +70,7 @@ def means(
     found = {}
     if shared:
         groups = [part.ends.shape[1] for part in shared]
-        present = (values > 1) & (torch.tensor(groups, device=values.device) > 0)
+        present = (values > 1) & (_row(tuple(groups), values.device) > 0)
         s = torch.where(present[owners], parts.slacks(ends, margins, rule), 0)
         matrices = by_size(s.split(groups))
         squares_of, slacks_of = (in_order(matrices, power) for power in (mean_square, _mean))
@@ -104,9 +105,19 @@ def _joined(shared: Sequence[Part], like: Tensor) -> tuple[Tensor, Tensor, Tenso
     ends = torch.cat([part.ends for part in shared], 1)
     ties = torch.cat([part.ties for part in shared], 1)
     margins = torch.cat([part.margins.expand_as(part.ends) for part in shared], 1)
-    sizes = [part.ends.shape[1] for part in shared]
-    numbers = torch.arange(len(shared), device=like.device)
-    return ends, ties, margins, numbers.repeat_interleave(torch.tensor(sizes, device=like.device))
+    return ends, ties, margins, _owners(tuple(part.ends.shape[1] for part in shared), like.device)
+
+
+@remember
+def _owners(sizes: tuple[int, ...], device: torch.device) -> Tensor:
+    """The number of the layer of each group, of layers of so many groups."""
+    return torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(device)
+
+
+@remember
+def _row(numbers: tuple[int, ...], device: torch.device) -> Tensor:
+    """Numbers as a tensor that nobody changes, which goes to its device once."""
+    return torch.tensor(numbers, dtype=torch.float64, device=device)
 
 
 def _power(s: Tensor, how: str) -> Tensor:

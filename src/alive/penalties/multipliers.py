@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from ..errors import AliveError
 from ..functional.separation import Means
+from ..torch_private import remember
 
 WEIGHT = 0.3  # W: of the mean of squares ("meansq"), which is as large in every network
 KI, KP, NU = 0.003, 1.0, 0.9  # gains of the violation and of its change, and how long ξ remembers
@@ -121,6 +121,7 @@ class Multipliers:
         self._known = Known(tuple(told), mu, xi) if told else None
 
 
+@remember
 def _places(known: Keys, keys: Keys, device: torch.device) -> Tensor | None:
     """Where each key lies among the known ones; None: just as they are."""
     if keys == known:
@@ -132,5 +133,6 @@ def _places(known: Keys, keys: Keys, device: torch.device) -> Tensor | None:
 def _by_key(e: Tensor, places: Tensor, count: int) -> Tensor:
     """The mean slack of each multiplier over those that came; NaN where none did."""
     counts = e.isfinite()
-    came = one_hot(places, count) * counts.unsqueeze(1)  # [entries, multipliers]
+    own = places.unsqueeze(1) == torch.arange(count, device=places.device)
+    came = own & counts.unsqueeze(1)  # [entries, multipliers]
     return torch.where(counts, e, 0) @ came.to(e.dtype) / came.sum(0)

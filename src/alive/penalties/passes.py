@@ -138,11 +138,8 @@ Measured = Slacks | Ends | Pending
 """What a pass keeps of a layer: its slacks, the ends that they will be made of, or what they will be measured on."""
 
 
-def _first_of(layer: Measured) -> Tensor | None:
-    """A tensor that was measured of a layer, if one was."""
-    if isinstance(layer, Ends):
-        return layer.values
-    return None if isinstance(layer, Pending) else next(iter(layer.values()), None)
+def _tensors_of(layer: Slacks | Ends) -> Slacks:
+    return {"ends": layer.values} if isinstance(layer, Ends) else layer
 
 
 class Pass(NamedTuple):
@@ -158,7 +155,8 @@ class Pass(NamedTuple):
 
     def nodes(self) -> Iterator[Any]:
         """The nodes that measured the first and the last layer."""
-        measured = self._measured() or [part.ends for part in self.parts]
+        measured = [next(iter(layer.values())) for layer in self._layers() if layer]
+        measured = measured or [part.ends for part in self.parts]
         sendable = [s for s in measured if s.requires_grad]
         yield from (s.grad_fn for s in (*sendable[:1], *sendable[1:][-1:]))
 
@@ -177,11 +175,11 @@ class Pass(NamedTuple):
 
     def is_hollow(self) -> bool:
         """Whether some layer has no values."""
-        return any(s.is_meta or isinstance(s, FakeTensor) for s in self._measured())
+        return any(s.is_meta or isinstance(s, FakeTensor) for layer in self._layers() for s in layer.values())
 
-    def _measured(self) -> list[Tensor]:
-        """One of each layer measured at once; of the others, which have values, backward is heard of on its way."""
-        return [s for s in map(_first_of, self.slacks) if s is not None]
+    def _layers(self) -> list[Slacks]:
+        """Those that were measured at once; of the others, which have values, backward is heard of on its way."""
+        return [_tensors_of(layer) for layer in self.slacks if not isinstance(layer, Pending)]
 
 
 class Passes:
@@ -220,7 +218,7 @@ class Passes:
         """A layer was measured: note where backward will pass, if its slacks lie off the way."""
         if torch.compiler.is_compiling() or not self.hears:  # a part may be compiled by itself
             return
-        measured = _first_of(layer)
+        measured = None if isinstance(layer, Pending) else next(iter(_tensors_of(layer).values()), None)
         on_the_way = measured is not None and isinstance(measured.grad_fn, fused.RELU_NODE)  # backward goes through it
         if not on_the_way and z.grad_fn is not None:
             self.way = (*self.way[:1], z.grad_fn)

@@ -185,9 +185,9 @@ class Recorder:
                 self._share(layer)
         rule = layer.rule(self._local)
         with _kept_by_us():
-            measured = self._measure(layer, rule)  # before the activation, which may happen in place
+            seen = self._measure(layer, rule)  # before the activation, which may happen in place
         y = call.activate()
-        self._record(measured, rule, call.tap, call.z)
+        self._record(seen, rule, call.tap, call.z)
         return y
 
     def _choose(self, call: Call, selection: Selection) -> Any:
@@ -281,8 +281,8 @@ class Recorder:
             self._share(layer)
         rule = layer.rule(self._local)
         with _kept_by_us():
-            measured = self._measure(layer, rule)
-        self._record(measured, rule, tap, layer.z)
+            seen = self._measure(layer, rule)
+        self._record(seen, rule, tap, layer.z)
 
     def _settle(self) -> None:
         """Leave out what turned out to be no layer, now that the pass is known; tell of what was not measured."""
