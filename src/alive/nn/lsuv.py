@@ -27,8 +27,8 @@ def lsuv_(
     >>> points = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
     >>> lsuv_(model, points)
     ()
-    >>> round(float(model(points).detach().var()), 3)
-    1.0
+    >>> abs(float(model(points).detach().var()) - 1) < 0.1
+    True
     """
     expect([(len(points) >= 2, f"a variance needs at least two points, got {len(points)}")])
     initialise_(model, "orthogonal", generator=generator, output=output)
