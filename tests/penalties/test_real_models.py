@@ -15,7 +15,7 @@ transformers = pytest.importorskip("transformers")
 
 from alive.diagnosis import census  # noqa: E402
 from alive.penalties import Jumpstart  # noqa: E402
-from alive.taps import Taps  # noqa: E402
+from alive.taps import Taps, Watcher  # noqa: E402
 
 pytestmark = [pytest.mark.contract, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")]
 IDS = {"input_ids": torch.arange(24).view(4, 6) % 20}
@@ -94,23 +94,17 @@ def hooks_of(model: nn.Module) -> list[dict[str, Any]]:
     ]
 
 
-class Names:
+class Names(Watcher):
     """A watcher that notes what it saw: tap and units."""
 
     def __init__(self) -> None:
         self.seen: dict[str, tuple[str, int, int]] = {}
-
-    def begin(self) -> None:
-        pass
 
     def watch(self, call: Any) -> Any:
         tap = call.tap
         (axis,) = tap.layout.place.units
         self.seen[tap.name] = (tap.activation.name, axis if axis == 1 else axis - call.z.ndim, call.z.shape[axis])
         return call.activate()
-
-    def end(self, output: Any) -> None:
-        pass
 
 
 def test_taps_have_sensible_names_kinds_and_axes(case: Case) -> None:

@@ -10,10 +10,10 @@ from hooks import hooks_of
 from torch import Tensor, nn
 from torch.overrides import _len_torch_function_stack
 
-from alive.taps import Call, Tap, Taps
+from alive.taps import Call, Tap, Taps, Watcher
 
 
-class Spy:
+class Spy(Watcher):
     """A watcher that keeps what it is shown."""
 
     def __init__(self) -> None:

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from alive.penalties import Jumpstart
-from alive.taps import Call, Taps
+from alive.taps import Call, Taps, Watcher
 from alive.taps.closed import Closed
 
 
-class Looks:
+class Looks(Watcher):
     """A watcher that needs to carry nothing out, or one that does."""
 
     def __init__(self, only_looks: bool) -> None:
@@ -31,9 +31,6 @@ class Looks:
         self.seen.append((call.tap, call.z.detach().clone(), call.points, call.inplace))
         self.shown |= call.is_shown
         return call.activate()
-
-    def end(self, output: Any) -> None:
-        pass
 
 
 def plain() -> nn.Sequential:

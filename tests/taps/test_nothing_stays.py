@@ -21,7 +21,7 @@ import alive
 from alive import Jumpstart, census
 from alive.forecast import preflight
 from alive.provenance import choices, families, memory, op, tracker
-from alive.taps import hooks, kinds, selecting, taps
+from alive.taps import Watcher, hooks, kinds, layers, pass_state, selecting, taps
 
 
 class Net(nn.Module):
@@ -158,8 +158,9 @@ MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 OURS = (
     *((tracker.Tracker, name) for name in ("__enter__", "__exit__", "_run", "_note", "_ruled", "_look", "owners")),
     *((tracker.Tracker, name) for name in ("_put", "enter", "family")),
-    *((taps.Taps, name) for name in ("_see", "_found", "_enter", "_leave", "_begin", "_finish", "_watched")),
-    *((taps.Taps, name) for name in ("_cross", "_follow", "_understand", "_looked_up")),
+    *((taps.Taps, name) for name in ("enter", "leave", "_begin", "_finish", "_follow", "_understand")),
+    *((layers.Layers, name) for name in ("see", "watch", "look_up", "_identify", "settle")),
+    *((pass_state.PassState, name) for name in ("begin", "call", "cross")),
     *((memory.Memory, name) for name in ("put", "get", "write")),
     *((kinds.Masks, name) for name in ("note", "read", "clear")),
     *((selecting.Selecting, name) for name in ("_wait", "_settle", "chose")),
@@ -239,7 +240,7 @@ def test_two_that_follow_one_pass_give_the_stance_back() -> None:
     with first:
         second(model, x)
         model(x)
-    looks = [taps.Taps(model, Looks()) for _ in range(2)]  # which end in the order in which they began
+    looks = [taps.Taps(model, Watcher()) for _ in range(2)]  # which end in the order in which they began
     model(x)
     for look in looks:
         look.remove()
@@ -263,14 +264,3 @@ def test_what_a_model_leaves_on_the_stack_is_its_own() -> None:
         assert _get_current_function_mode_stack() == [other]
         other.__exit__(None, None, None)
     assert not _len_torch_function_stack()
-
-
-class Looks:
-    """A watcher that does nothing."""
-
-    def begin(self) -> None: ...
-
-    def watch(self, call: Any) -> Any:
-        return call.activate()
-
-    def end(self, output: Any) -> None: ...

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from alive.errors import AliveError
 from alive.functional import Activation
-from alive.taps import Call, Taps
+from alive.taps import Call, Taps, Watcher
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -97,21 +97,15 @@ def test_what_the_watcher_computes_is_not_the_models() -> None:
     assert spy.names == ["relu"]
 
 
-class Names:
+class Names(Watcher):
     """A watcher that a compiler can follow."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def begin(self) -> None:
-        pass
-
     def watch(self, call: Call) -> Any:
         self.names.append(call.tap.name)
         return call.activate()
-
-    def end(self, output: Any) -> None:
-        pass
 
 
 class Squared(nn.Module):

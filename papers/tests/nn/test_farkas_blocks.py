@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from alive.errors import AliveError
 from alive.functional.farkas import AGGREGATIONS, BIAS_MODES, aggregated, joined
 from alive.nn.farkas import FarkasConv2d, FarkasLinear, guarantees, materialised
-from alive.taps import Call, Taps
+from alive.taps import Call, Taps, Watcher
 from alive_papers.networks import FarkasResidual, FarkasStep
 
 BLOCKS = ("dense", "basic", "bottleneck")
@@ -20,7 +20,7 @@ VARIANTS = ("full", "replace", "grow")
 NORMS = ("none", "after", "before")
 
 
-class Kept:
+class Kept(Watcher):
     """Keeps every pre-activation by name."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -29,8 +29,6 @@ class Kept:
 
     def begin(self) -> None:
         self.z = {}
-
-    def end(self, output: object) -> None: ...
 
     def watch(self, call: Call) -> object:
         self.z[call.tap.name] = call.z.detach().clone()

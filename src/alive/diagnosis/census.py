@@ -16,7 +16,7 @@ from ..data import calls, read
 from ..errors import AliveError
 from ..functional import Activation, State, classify
 from ..provenance import Grid, Layout, Pairing, Scattered, by_name
-from ..taps import Call, Output, Selects, Tap, Taps, bare, without_activations
+from ..taps import Call, Output, Selects, Tap, Taps, Watcher, bare, without_activations
 from ..taps.book import OTHERWISE
 from ..taps.selections import CODE, EXPERT, UNIT
 from ..torch_private import DisableTorchFunction
@@ -108,7 +108,7 @@ def census(
         raise AliveError(
             "the data has no batch", "Pass a loader with at least one point; is it exhausted, or its split empty?"
         )
-    return replace(total.settled(taps.pairing), build=build(root), example=example)
+    return replace(total.settled(taps.book.pairing), build=build(root), example=example)
 
 
 class _Run(NamedTuple):
@@ -208,7 +208,7 @@ RESERVED = _Seen(
 )
 
 
-class _Counter:
+class _Counter(Watcher):
     """Watches the forward passes over one batch, and makes its census."""
 
     selects = True  # selections are counted too
@@ -233,7 +233,7 @@ class _Counter:
             output = run(grad=self.backward is not None, follow=True)
         self.seen = {name: seen for name, seen in self.seen.items() if seen is not RESERVED}
         if not self.seen:
-            raise without_activations(run.model, run.taps.passed_over, run.taps.unseen.values(), run.taps.idle)
+            raise without_activations(run.model, *run.taps.notes.reasons)
         if run.taps.book.missed:  # and could not look again: a call that is not known may be of a layer of several
             self.seen = {name: seen.unclear() if seen.tap.several else seen for name, seen in self.seen.items()}
         given, made = of_input(run.read, run.points, self.point_axis), calls.main(output, run.points)
@@ -242,13 +242,13 @@ class _Counter:
             self.backward.run(output, calls.targets(run.batch, run.model), run.points, self.point_axis)
             for name, seen in self.seen.items():
                 self.seen[name] = seen._replace(signal=self.backward.arrived(name, seen.signal))
-        for name in run.taps.aside:
+        for name in run.taps.notes.aside:
             self.seen.pop(name, None)
         paired = self.count(run.taps, given, told)
         inputs = reduce(int.__or__, (seen.tap.inputs for seen in self.seen.values()), 0)
-        if not run.taps.pairing.open(inputs):
+        if not run.taps.book.pairing.open(inputs):
             return _Both(paired, paired, inputs)
-        self.seen = {name: seen.unpaired(run.taps.pairing) for name, seen in self.seen.items()}
+        self.seen = {name: seen.unpaired(run.taps.book.pairing) for name, seen in self.seen.items()}
         return _Both(paired, self.count(run.taps, given, told), inputs)
 
     def expect(self, points: int) -> None:
@@ -256,12 +256,6 @@ class _Counter:
         self.points, self.seen = points, {}
         if self.backward is not None:
             self.backward.expect()
-
-    def begin(self) -> None:
-        """Nothing to prepare: one batch may take several passes."""
-
-    def end(self, output: Any) -> None:
-        """Nothing to finish."""
 
     def watch(self, call: Call) -> Any:
         """Take the extremes of one layer on the way."""
@@ -311,10 +305,12 @@ class _Counter:
             dies = alive[:0] if seen.states is None else (seen.states.cpu() == State.DEAD) & (alive == ALIVE)
             if seen.states is not None:
                 alive[dies] = number
-            around = None if taps.through is None or seen.tap.noun != UNIT else seen.tap.name not in taps.through
+            around = (
+                None if taps.notes.through is None or seen.tap.noun != UNIT else seen.tap.name not in taps.notes.through
+            )
             layer = _layer(name, labels[name], seen, self.points, int(dies.sum()), around)
-            layers.append(replace(layer, paired=taps.pairing.by_position(seen.tap.inputs)))
-        overall, unseen = _overall(states), tuple(taps.unseen.values())
+            layers.append(replace(layer, paired=taps.book.pairing.by_position(seen.tap.inputs)))
+        overall, unseen = _overall(states), tuple(taps.notes.unseen.values())
         hidden = any(missed.counts for missed in unseen)
         if hidden or len(told) < sum(seen.of_points for seen in self.seen.values()):
             overall[(overall != State.DEAD) & (overall != State.BROKEN)] = State.UNKNOWN

@@ -17,7 +17,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from ..data import calls, read
 from ..errors import AliveError, expect, fault
 from ..provenance import Grid, Layout
-from ..taps import Call, Taps, bare, without_activations
+from ..taps import Call, Taps, Watcher, bare, without_activations
 from ..torch_private import DisableTorchFunction
 from ..world import world_size
 from .backward import unfrozen
@@ -210,11 +210,11 @@ def dormancy(
     if total is None:
         raise AliveError("the data has no batch", "Pass a loader with at least one point")
     if not total.layers:
-        raise without_activations(root, taps.passed_over)
+        raise without_activations(root, taps.notes.passed_over)
     return total
 
 
-class _Watcher:
+class _Watcher(Watcher):
     """Sums up what the units of each layer tell in one batch."""
 
     def __init__(self, *, wants_gradient: bool) -> None:
@@ -226,12 +226,6 @@ class _Watcher:
     def expect(self, points: int) -> None:
         """A batch of so many points comes."""
         self.points, self.seen, self._edges = points, {}, {}
-
-    def begin(self) -> None:
-        """Nothing to prepare."""
-
-    def end(self, output: Any) -> None:
-        """Nothing to finish."""
 
     def watch(self, call: Call) -> Any:
         """Carry the activation out, and look at what it gives."""

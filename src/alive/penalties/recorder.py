@@ -18,7 +18,7 @@ from ..functional.ends import Ends
 from ..functional.parts import Part
 from ..functional.way import way_of
 from ..provenance import Layout, Scattered
-from ..taps import Call, Selection, Tap, Taps, bare, without_activations
+from ..taps import Call, Selection, Tap, Taps, Watcher, bare, without_activations
 from ..taps.book import OTHERWISE
 from ..taps.kinds import RELU
 from ..torch_private import has_saving_hooks, is_transformed, is_view
@@ -35,7 +35,7 @@ and its numbers are worth nothing outside."""
 UNREAD = 100  # forward passes whose penalty nobody asked for, before we say so
 
 
-class Recorder:
+class Recorder(Watcher):
     """Measures the layers of a model while it trains, pass by pass: the watcher behind a Jumpstart.
 
     It is told what to ask of each layer (`rule`) and how to make one number of it all (`how`), and nothing of
@@ -111,7 +111,7 @@ class Recorder:
         layers = _measured(found, joined=self._how in WHOLE)
         shared = [part for run in runs for part in run.parts]
         if runs and not layers:
-            raise without_activations(self._model, self._taps.passed_over, self._taps.unseen.values(), self._taps.idle)
+            raise without_activations(self._model, *self._taps.notes.reasons)
         if not any(layers) and not shared:
             return self.nothing()
         alone = self._local is self.rule
@@ -152,7 +152,7 @@ class Recorder:
             return call.activate()
         if call.selection is not None:
             return self._choose(call, call.selection) if self._selections else call.activate()
-        unsure = self._taps.pairing.open(call.tap.inputs)
+        unsure = self._taps.book.pairing.open(call.tap.inputs)
         if call.tap.several or (self._taps.is_followed and (unsure or isinstance(call.tap.layout.place, Scattered))):
             self._apart.add(call)
             if call.tap.several or unsure:
@@ -260,10 +260,10 @@ class Recorder:
 
     def _unpaired(self, tap: Tap) -> Tap:
         """The same without points, if nothing shows that its inputs are paired with the first."""
-        unsure = self._taps.pairing.open(tap.inputs)
+        unsure = self._taps.book.pairing.open(tap.inputs)
         if not unsure or not tap.layout.points:
             return tap
-        return tap._replace(layout=tap.layout.without_points(self._taps.pairing.doubt(unsure)))
+        return tap._replace(layout=tap.layout.without_points(self._taps.book.pairing.doubt(unsure)))
 
     def _put_together(self, tap: Tap, calls: list[Call]) -> None:
         """Measure a layer at the end of the pass, in place of what was measured of some of its calls."""
@@ -287,14 +287,15 @@ class Recorder:
     def _settle(self) -> None:
         """Leave out what turned out to be no layer, now that the pass is known; tell of what was not measured."""
         measures: tuple[list[Any], list[Any]] = (self._slacks, self._parts)
+        aside = self._taps.notes.aside
         for measured, names in zip(measures, self._taps_of, strict=True):
-            if self._taps.aside and not self._taps.aside.isdisjoint(names):
-                measured[:] = [m for m, name in zip(measured, names, strict=True) if name not in self._taps.aside]
-                names[:] = [name for name in names if name not in self._taps.aside]
+            if aside and not aside.isdisjoint(names):
+                measured[:] = [m for m, name in zip(measured, names, strict=True) if name not in aside]
+                names[:] = [name for name in names if name not in aside]
         for name, kind, text in self._later:
-            if name not in self._taps.aside:
+            if name not in aside:
                 self._warn(kind, text)
-        for unseen in self._taps.unseen.values():
+        for unseen in self._taps.notes.unseen.values():
             self._warn(unseen.name, f"{unseen.name} is not penalised: it {unseen.why}")
 
     def _share(self, layer: Layer, *, only_death: bool = False) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..provenance import Grid, Layout
+from ..provenance import Grid, Layout, Pairing
 from .trace import Look, Mark
 
 LOOKS = 3  # passes of new shapes that are followed, before what they have in common is trusted
@@ -44,7 +44,8 @@ class Entry(NamedTuple):
 class Book:
     """Layouts by base name and number of the call in its pass, and by the trace that leads to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, pairing: Pairing) -> None:
+        self.pairing = pairing  # of the inputs
         self._entries: dict[tuple[str, int], dict[Mark | None, tuple[Entry, Look]]] = {}
         self._seen: set[Hashable] = set()
         self._look = Look((), [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -70,18 +70,23 @@ class Call(NamedTuple):
     is_unshared: bool = False
 
 
-class Watcher(Protocol):
-    """Something that looks at the pre-activations; with `selects` set, also at selections.
+class Watcher:
+    """Something that looks at the pre-activations: this one sees them, and does nothing."""
 
-    What a choice means is known at the end of the pass in which it is met for the first time: so there, `reserve` keeps
-    its place among the others.
-    """
+    selects = False  # whether it looks at selections too
+    adds_up = False  # over batches, unit by unit, so that each unit keeps its number
+    checks_choices = False  # whether what becomes of choices is to be seen again in each pass
+    only_looks = False  # so that it may be shown activations that happen by themselves (`Call.is_shown`)
 
     def begin(self) -> None:
         """An outermost forward pass begins."""
 
     def watch(self, call: Call) -> Any:
         """Look at the call and carry it out; returns what the activation returns."""
+        return call.activate()
+
+    def reserve(self) -> Any:
+        """Keep a place for a choice among the other calls: what it means is told at the end of the pass."""
 
     def end(self, output: Any) -> None:
         """The outermost forward pass has ended; output is None when it failed (see `Taps.failed`)."""

@@ -18,8 +18,8 @@ from ..provenance import Owners, Tracker, tensors
 from ..provenance.choices import LOOKS_UP, STACKED
 from ..provenance.owners import LOST, MANY, has_points, nobody, shares_units
 from .book import Entry
+from .hooks import idle
 from .kinds import JUMP, Seen
-from .lines import line_of_call
 from .records import Place
 from .selections import LATENT, Choice, Implicit, Selection, Selects, chosen_by
 from .waiting import (
@@ -40,7 +40,7 @@ from .waiting import (
 )
 
 if TYPE_CHECKING:
-    from .taps import Taps
+    from .layers import Layers
 
 FEW = 3  # values
 SHOWS_NOTHING = "is declared to select, and returned nothing that shows what"
@@ -53,8 +53,8 @@ NO_INDICES = (
 class Selecting:
     """The selections of one watched model."""
 
-    def __init__(self, taps: Taps) -> None:
-        self._taps = taps
+    def __init__(self, layers: Layers) -> None:
+        self._layers, self._state, self._stack = layers, layers.state, layers.stack
         self._waiting: list[Waiting] = []
         self._floors: dict[int, float] = {}  # by bit: at or below it, chosen values are set to zero
         self._passed_on = 0  # bits of choices that only make the threshold of a mask
@@ -71,8 +71,8 @@ class Selecting:
 
     def chose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """A call chose a few of many."""
-        taps, tracker = self._taps, self._taps._tracker
-        if taps._sizes is not None:
+        tracker = self._state.tracker
+        if self._state.sizes is not None:
             return
         if tracker is None:
             choice = chosen_by(func, args, kwargs, out)
@@ -86,30 +86,27 @@ class Selecting:
 
     def _known(self, choice: Choice) -> None:
         """A choice in a pass that is not followed."""
-        taps = self._taps
         base, number = self._call(Activation(choice.name))
-        entry = taps.find(base, number, choice.z)
+        entry = self._layers.find(base, number, choice.z)
         if entry is None:
-            taps.book.miss()
+            self._layers.book.miss()
         elif entry.layout is not None:
             choice = choice._replace(taken=taken_of(entry.ranks, choice))
             self._emit(entry, choice, choice.selection(entry.noun, entry.floor))
 
     def _call(self, activation: Activation) -> tuple[str, int]:
-        taps = self._taps
-        base = taps._base(activation)
-        number = taps._calls[base] = taps._calls.get(base, 0) + 1
-        return base, number
+        base = self._stack.base(activation)
+        return base, self._state.call(base)
 
     def _wait(self, choice: Choice, tracker: Tracker) -> None:
         """A choice in a pass that is followed: mark what it made, and wait."""
-        taps = self._taps
+        state, stack = self._state, self._stack
         base, number = self._call(Activation(choice.name))
         owners = tracker.owners(choice.z)
         if choice.z.numel() == choice.size and not has_points(owners) and tracker.families.are_by_row(owners.unit):
             owners = owners._replace(unit=nobody(choice.z.ndim))  # one unit of each of the points, for all we know
         if not owners.data:
-            taps.book.note(base, number, Entry(base, None, tuple(choice.z.shape), taps.mark(choice.z)))
+            self._layers.pass_by(base, number, choice.z)
             return
         bit = tracker.choices.begin(choice.size, choice.ids.shape, owners)
         marked = {bit: choice.ids if choice.result is None else choice.result}
@@ -117,25 +114,23 @@ class Selecting:
             marked[tracker.choices.values_of(bit)] = choice.values
         for own, t in marked.items():  # a choice among what was chosen before is a choice of its own
             tracker.enter(t, tracker.owners(t)._replace(choice=own))
-        where = line_of_call(taps._outermost, inside=taps._running[-1].is_activation)
-        reserve: Callable[[], Any] | None = getattr(taps.watcher, "reserve", None)
         scores = choice.z.clone()
-        if taps._masks.is_softmax(choice.z):
-            taps._masks.note_softmax(scores)
+        if state.masks.is_softmax(choice.z):
+            state.masks.note_softmax(scores)
         kept = choice._replace(z=scores, ids=choice.ids.clone(), values=None, result=None)
-        slot, path = reserve and reserve(), taps._running[-1].path
-        self._waiting.append(Waiting(kept, base, number, bit, owners, taps.mark(choice.z), where, slot, path))
+        mark, where, slot = state.mark(choice.z), stack.line(), self._layers.watcher.reserve()
+        self._waiting.append(Waiting(kept, base, number, bit, owners, mark, where, slot, stack.places[-1].path))
 
     def is_read(self, t: Tensor) -> None:
         """Python reads a tensor."""
-        tracker = self._taps._tracker
+        tracker = self._state.tracker
         if tracker is not None:
             with tracker.quiet():
                 tracker.choices.lose(tracker.owners(t).choice)
 
     def takes_row(self, table: Any, index: Any) -> None:
         """Python takes table[index]: of one number, torch tells no operation that says which was looked up."""
-        tracker = self._taps._tracker
+        tracker = self._state.tracker
         if tracker is None or not (isinstance(index, Tensor) and not index.ndim and index.dtype == torch.long):
             return
         with tracker.quiet():
@@ -148,7 +143,7 @@ class Selecting:
 
         What it sets to zero is off, also where it gets all values and those that were not chosen are zero.
         """
-        tracker = self._taps._tracker
+        tracker = self._state.tracker
         if not owners.choice or tracker is None:
             return False
         choices = tracker.choices.roots(owners.choice)
@@ -157,7 +152,7 @@ class Selecting:
             has_units(w.owners, w.choice.dim) and shares_units(w.owners.unit, owners.unit) for w in of
         )
         if picked:
-            self._met.append((choices, base, self._taps._running[-1].path))
+            self._met.append((choices, base, self._stack.places[-1].path))
         if not activation.leaks:
             for waiting in of:
                 self._floors[waiting.bit] = max(activation.cutoff, self._floors.get(waiting.bit, -torch.inf))
@@ -165,7 +160,7 @@ class Selecting:
 
     def finish(self, output: Any) -> None:
         """The pass has ended: now it shows what the choices were of."""
-        tracker, waiting = self._taps._tracker, self._waiting
+        tracker, waiting = self._state.tracker, self._waiting
         assert tracker is not None
         with tracker.quiet():
             apart = apart_of(waiting, tracker)
@@ -174,11 +169,11 @@ class Selecting:
                 self._settle(each, tracker, each.bit in apart, said)
         for choices, base, path in self._met:
             if not choices & self._told:
-                self._taps.tell_unseen(base, OF_CHOSEN, path)
+                self._layers.notes.tell(base, OF_CHOSEN, path)
         self.clear()
 
     def _settle(self, each: Waiting, tracker: Tracker, apart: bool, said: Sequence[Owners]) -> None:
-        taps, choice, key = self._taps, each.choice, (each.base, each.number)
+        layers, choice, key = self._layers, each.choice, (each.base, each.number)
         uses = tracker.choices.uses(each.bit)
         units, shape = has_units(each.owners, choice.dim), tuple(choice.z.shape)
         try:
@@ -190,13 +185,13 @@ class Selecting:
             self._refused[key], noun = why, self._counted.get(key, "") if units else ""
         if not noun:
             if why:
-                taps.tell_unseen(each.base, why, each.path)
-            taps.book.note(each.base, each.number, Entry(each.base, None, shape, each.mark))
+                layers.notes.tell(each.base, why, each.path)
+            layers.book.note(each.base, each.number, Entry(each.base, None, shape, each.mark))
             return
         owners = each.owners if units else by_axis(each, uses.get(LOOKS_UP) or uses[STACKED], tracker)
         if tracker.choices.is_of_several_tables(each.bit):
             owners = owners._replace(unit=torch.full_like(owners.unit, LOST), why=SEVERAL)
-        name, layout, _ = taps._laid(each.base, choice.z, owners)
+        name, layout, _ = layers.lay_out(each.base, choice.z, owners)
         taken = tracker.choices.taken(each.bit)
         ranks = ranks_of(taken, choice)
         entry = Entry(name, layout, shape, each.mark, each.where, noun, self._floors.get(each.bit), ranks)
@@ -208,33 +203,33 @@ class Selecting:
         why = self._refused.get(key, why)
         if why:
             self._refused[key] = why
-            taps.tell_unseen(each.base if apart else name, why, each.path)
+            layers.notes.tell(each.base if apart else name, why, each.path)
             unknown = layout._replace(points=False, units=False, why=(f"points and units: {why}",))
             entry = entry._replace(layout=unknown if key in self._counted else None)  # it was in batches before
-        taps.book.note(each.base, each.number, entry)
-        taps.book.moving |= bool(getattr(taps.watcher, "checks_choices", False))
+        layers.book.note(each.base, each.number, entry)
+        layers.book.moving |= layers.watcher.checks_choices
         if entry.layout is not None:
             self._counted[key] = noun
             self._emit(entry, choice, selection, each.slot)
 
     def _emit(self, entry: Entry, choice: Choice, selection: Selection, slot: Any = None) -> None:
         z = choice.z
-        if entry.noun != LATENT and self._taps._masks.is_softmax(z):  # in logs, differences are those of the logits
+        if entry.noun != LATENT and self._state.masks.is_softmax(z):  # in logs, differences are those of the logits
             z = z.clamp(min=torch.finfo(z.dtype).tiny).log()
             selection = choice._replace(z=z).selection(entry.noun, entry.floor)
         activation = Activation(choice.name)
-        self._taps._watched(entry, z, activation, False, lambda: None, selection=selection, slot=slot)
+        self._layers.watch(entry, z, activation, idle, selection=selection, slot=slot)
 
     def gated(self, seen: Seen, run: Callable[[], Any]) -> Any:
         """Values that pass where scores reach something: JumpReLU, gated encoders, thresholds of a top-k."""
-        taps, gate = self._taps, seen.gate
+        state, gate = self._state, seen.gate
         assert gate is not None
-        if taps._sizes is not None:
+        if state.sizes is not None:
             return run()
         base, number = self._call(seen.activation)
-        scores, tracker = gate.scores, taps._tracker
+        scores, tracker = gate.scores, state.tracker
         if tracker is None:
-            entry = taps._looked_up(base, number, scores)
+            entry = self._layers.look_up(base, number, scores)
             return run() if entry.layout is None else self._through(seen, entry, scores, run)
         with tracker.quiet():
             owners = tracker.owners(scores)
@@ -243,32 +238,31 @@ class Selecting:
             return run()
         with tracker.quiet():
             y = self._through(seen, entry, scores, run)
-            known = owners._replace(choice=0)
-            taps._cross(seen.z if y is None else y, known, (base, number, entry, owners.pure and entry.layout.units))
+            known, sure = owners._replace(choice=0), owners.pure and entry.layout.units
+            state.cross(seen.z if y is None else y, known, base, number, entry, sure)
         return y
 
     def _found(self, seen: Seen, base: str, number: int, owners: Owners, tracker: Tracker) -> Entry:
-        taps = self._taps
+        layers = self._layers
         assert seen.gate is not None
         scores = seen.gate.scores
         told = owners.data and tracker.owners(seen.z).data and not owners.choice
         if told and not has_names(owners):
             told = False
             if seen.activation is JUMP:
-                taps._unfollowed("mask")
-        if told and seen.activation is JUMP and taps._masks.is_softmax(scores):  # probabilities above some level
+                layers.miss("mask")
+        if told and seen.activation is JUMP and self._state.masks.is_softmax(scores):  # probabilities above some level
             told = False
             if not tracker.owners(seen.gate.mask).choice:  # else the choice tells what they are
-                taps._unfollowed("mask")
+                layers.miss("mask")
         if told and seen.activation is not JUMP:  # signs, and other numbers of few values, are no scores
             told = len(scores.detach().unique()) > FEW
-        entry = Entry(base, None, tuple(scores.shape), taps.mark(scores))
-        if told:
-            self._passed_on |= tracker.owners(seen.gate.mask).choice
-            name, layout, _ = taps._laid(base, scores, owners)
-            where = line_of_call(taps._outermost, inside=taps._running[-1].is_activation)
-            entry = Entry(name, layout, entry.shape, taps.mark(scores), where, LATENT)
-        taps.book.note(base, number, entry)
+        if not told:
+            return layers.pass_by(base, number, scores)
+        self._passed_on |= tracker.owners(seen.gate.mask).choice
+        name, layout, _ = layers.lay_out(base, scores, owners)
+        entry = Entry(name, layout, tuple(scores.shape), self._state.mark(scores), self._stack.line(), LATENT)
+        layers.book.note(base, number, entry)
         return entry
 
     def _through(self, seen: Seen, entry: Entry, scores: Tensor, run: Callable[[], Any]) -> Any:
@@ -280,14 +274,12 @@ class Selecting:
         y = run()
         on = (seen.z if y is None else y).detach() != 0
         selection = Selection(LATENT, on, reach, gate.sign)
-        self._taps._watched(
-            entry._replace(noun=LATENT), before, seen.activation, False, lambda: None, selection=selection
-        )
+        self._layers.watch(entry._replace(noun=LATENT), before, seen.activation, idle, selection=selection)
         return y
 
     def enter(self, z: Tensor | None) -> None:
         """A declared module begins."""
-        tracker = self._taps._tracker
+        tracker = self._state.tracker
         if z is None:
             self._inputs.append((None, None))
         else:
@@ -299,19 +291,19 @@ class Selecting:
         if place.selects is None or output is None:
             return
         given = list(tensors(output))
-        taps, tracker = self._taps, self._taps._tracker
-        number = taps._calls[place.path] = taps._calls.get(place.path, 0) + 1
+        layers, tracker = self._layers, self._state.tracker
+        number = self._state.call(place.path)
         h = next((t for t in given if t.is_floating_point()), None)
         ids = next((t for t in given if t.dtype in (torch.long, torch.int32)), None)
         implicit = isinstance(place.selects, Implicit)
         by_index = _of_codes if implicit else _of_indices
         told = by_index(place.selects, ids) if place.selects.count or implicit else _of_values(place.selects, h, z)
         if told is None:
-            taps.tell_unseen(place.path, NO_INDICES if implicit else SHOWS_NOTHING, place.path)
+            layers.notes.tell(place.path, NO_INDICES if implicit else SHOWS_NOTHING, place.path)
             return
         scores, selection = told
         if tracker is None:
-            entry = taps._looked_up(place.path, number, scores)
+            entry = layers.look_up(place.path, number, scores)
         else:
             with tracker.quiet():
                 if isinstance(place.selects, Implicit):
@@ -324,23 +316,16 @@ class Selecting:
                     assert known is not None
                     owners = known._replace(picked=False, choice=0)
                 entry = self._declared(place, number, scores, owners, tracker)
-        self._taps._watched(
-            entry._replace(noun=place.selects.noun),
-            scores,
-            Activation(place.path.rpartition(".")[2] or "selects"),
-            False,
-            lambda: None,
-            selection=selection,
-        )
+        known = Activation(place.path.rpartition(".")[2] or "selects")
+        layers.watch(entry._replace(noun=place.selects.noun), scores, known, idle, selection=selection)
 
     def _declared(self, place: Place, number: int, scores: Tensor, owners: Owners, tracker: Tracker) -> Entry:
-        taps = self._taps
         assert place.selects is not None
-        name, layout, _ = taps._laid(place.path, scores, owners)
+        name, layout, _ = self._layers.lay_out(place.path, scores, owners)
         if isinstance(place.selects, Implicit):  # two rows of all points, and nothing is asked of them
             layout = layout._replace(why=())
-        entry = Entry(name, layout, tuple(scores.shape), taps.mark(scores), noun=place.selects.noun)
-        taps.book.note(place.path, number, entry)
+        entry = Entry(name, layout, tuple(scores.shape), self._state.mark(scores), noun=place.selects.noun)
+        self._layers.book.note(place.path, number, entry)
         return entry
 
 

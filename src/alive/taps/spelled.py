@@ -20,7 +20,7 @@ from .kinds import is_pre_activation
 from .pointwise import IN_PLACE, POINTWISE
 
 if TYPE_CHECKING:
-    from .taps import Taps
+    from .layers import Layers
 
 SUMS = {torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__}
 NOBODY = Part("", 0, (), Activation(""))
@@ -29,9 +29,9 @@ NOBODY = Part("", 0, (), Activation(""))
 class Spelled:
     """The formulas of one watched model."""
 
-    def __init__(self, taps: Taps) -> None:
-        self._taps = taps
-        self._formulas = Formulas(taps._unfollowed_here, self._is_of_batch)
+    def __init__(self, layers: Layers) -> None:
+        self._layers, self._state = layers, layers.state
+        self._formulas = Formulas(layers.state.quiet, self._is_of_batch)
         self._ways: set[int] = set()  # the traces of passes that were followed
         self._met = False  # whether some pass held a formula, or went another way than those that were followed
 
@@ -56,21 +56,20 @@ class Spelled:
 
     def judged(self, step: Step | None) -> AbstractContextManager[None]:
         """Inside, the tracker need not judge what runs by its values."""
-        tracker = self._taps._tracker
+        tracker = self._state.tracker
         is_known = step is not None and (step.form is not None or step.image is None or not step.image.capped)
         return tracker.judged() if tracker is not None and is_known else nullcontext()
 
     def _needs_no_look(self) -> bool:
         """Whether this pass is looked up, and those that were followed showed no formula; see `finish`."""
-        return not self._met and self._taps._tracker is None and self._taps._is_traced
+        return not self._met and self._state.tracker is None and self._state.is_traced
 
     def finish(self) -> None:
         """A pass has ended: if it was not looked at, it went a way on which there are no formulas; else look again."""
-        taps = self._taps
-        if taps._tracker is not None:
-            self._ways.add(taps.trace.way)
-        elif self._needs_no_look() and taps.trace.way not in self._ways:
-            self._met = taps.book.missed = True
+        if self._state.tracker is not None:
+            self._ways.add(self._state.trace.way)
+        elif self._needs_no_look() and self._state.trace.way not in self._ways:
+            self._met = self._layers.book.missed = True
 
     def note(self, step: Step, func: Any, args: tuple[Any, ...], out: Any) -> None:
         """Remember what came out of a call."""
@@ -98,7 +97,7 @@ class Spelled:
 
         assert step.form is not None
         self._met = True
-        known, z, taps = step.form.activation, step.z, self._taps
+        known, z, layers = step.form.activation, step.z, self._layers
         skips = known is not None and known.name == "self_gated" and func in SUMS
         own = [p for p in step.parts if z is not None and p.z == where(z) and (skips or _same(p.activation, known))]
         if len(own) == len(step.parts) == 1:  # an activation beside what it got, as in a skip
@@ -112,11 +111,12 @@ class Spelled:
             self._tell(step, func, y)
             self._formulas.note(step, y, NOBODY)
             return y
-        if step.loose and taps._tracker is None and not taps.book.knows(*taps._next_call(known)):
+        base = layers.stack.base(known)
+        if step.loose and self._state.tracker is None and not layers.book.knows(base, self._state.next_call(base)):
             y = run()  # its numbers came from the data, as was seen in a pass that was followed
             self._formulas.note(step, y, NOBODY)
             return y
-        return taps._see(z, known, inplace=step.inplace, activate=run, step=step)
+        return layers.see(z, known, run, inplace=step.inplace, step=step)
 
     def bounds_units(self, entry: Entry, owners: Owners) -> bool:
         """Whether what is bounded by numbers are units that weights made, and not merely numbers in need of a guard."""
@@ -125,16 +125,15 @@ class Spelled:
     def _take_back(self, step: Step) -> None:
         """What was seen as activations are parts of something else."""
         calls = {(part.base, part.number) for part in step.parts if part.base}
-        taps = self._taps
         self._met |= bool(calls)
-        for k, (base, number, entry, sure, behind) in enumerate(taps._crossed):
-            if (base, number) in calls:
-                taps._set_aside(base, number, entry)
-                taps._crossed[k] = (base, number, entry._replace(layout=None), sure, behind)
+        for k, call in enumerate(crossings := self._state.crossings):
+            if (call.base, call.number) in calls:
+                self._layers.set_aside(call)
+                crossings[k] = call._replace(entry=call.entry._replace(layout=None))
 
     def _is_of_batch(self, t: Tensor) -> bool:
         """Whether a number is known to be made of the batch; one that Python made is not."""
-        tracker = self._taps._tracker
+        tracker = self._state.tracker
         if tracker is None:
             return False
         with tracker.quiet():
@@ -143,7 +142,7 @@ class Spelled:
 
     def _is_of_data(self, t: Any) -> bool:
         """Whether a tensor is known to depend on points."""
-        tracker = self._taps._tracker
+        tracker = self._state.tracker
         if tracker is None or not isinstance(t, Tensor):
             return False
         with tracker.quiet():
@@ -151,13 +150,13 @@ class Spelled:
 
     def _tell(self, step: Step, func: Any, y: Any) -> None:
         """Tell of an activation that cannot be counted, if it is one of what points give."""
-        taps, form = self._taps, step.form
+        form = step.form
         assert form is not None
         if self._is_of_data(y):
             kind = form.word or (form.activation.name if form.activation else "")
             why = "is off between two numbers" if form.is_shrinkage else "has no number below which it is off"
             why = why if form.word else "gets what was overwritten since"
-            taps._unfollowed(func.__name__, f"{why}, and is not counted", kind)
+            self._layers.miss(func.__name__, f"{why}, and is not counted", kind)
 
 
 def _is_threshold(step: Step) -> bool:

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from ...diagnosis import dormancy
 from ...errors import AliveError, expect
 from ...provenance import Grid
-from ...taps import Call, Taps, bare
+from ...taps import Call, Taps, Watcher, bare
 from ...world import world_size
 from ..graph.calls import Calls
 from .numbers import Bench, optimisers_of
@@ -35,7 +35,7 @@ class _Grown:
     owed: float = 0.0
 
 
-class ContinualBackprop:
+class ContinualBackprop(Watcher):
     """Replaces units of least utility while a model trains (Dohare et al., Nature 2024); `step` after each step.
 
     A unit's utility is a running mean of |h| times the sum of the sizes of the weights that read it. Of the units
@@ -120,9 +120,6 @@ class ContinualBackprop:
     def begin(self) -> None:
         """A pass begins."""
         self._seen = {}
-
-    def end(self, output: Any) -> None:
-        """Nothing to finish."""
 
     def watch(self, call: Call) -> Any:
         """Note what the units tell, if it is a pass of training."""
