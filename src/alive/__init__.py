@@ -42,12 +42,13 @@ if TYPE_CHECKING:
     from .surgery.phase_out import phase_out
     from .surgery.revive.operate import revive
     from .surgery.shrink.operate import shrink
-    from .taps import Output, Selects, Taps
+    from .taps import Declared, Output, Selects, Taps
     from .theory import certify
 
 _HOME = {
     "Activation": "functional",
     "Census": "diagnosis",
+    "Declared": "taps",
     "Jumpstart": "penalties",
     "Output": "taps",
     "Schedule": "penalties",
@@ -96,6 +97,7 @@ __all__ = [
     "Activation",
     "AliveError",
     "Census",
+    "Declared",
     "Jumpstart",
     "Output",
     "Schedule",

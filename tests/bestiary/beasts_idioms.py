@@ -18,6 +18,7 @@ from torch.nn.utils import parametrizations, parametrize, prune
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from alive import Declared
 from alive.functional import Activation
 
 N = 5
@@ -831,7 +832,7 @@ class Shifted(nn.Module):
     "an activation of one's own, declared",
     "idiom",
     truth=noted,
-    options={"activations": {Shifted: Activation("shifted", cutoff=0.5)}},
+    options={"declared": Declared(activations={Shifted: Activation("shifted", cutoff=0.5)})},
 )
 def declared():
     def go(net, x):
@@ -842,7 +843,7 @@ def declared():
     return net, torch.randn(6, 3)
 
 
-@case("the axis of units, declared", "idiom", truth=noted, options={"unit_axes": {"relu": 1}})
+@case("the axis of units, declared", "idiom", truth=noted, options={"declared": Declared(unit_axes={"relu": 1})})
 def declared_axis():
     def go(net, x):
         z = torch.stack([(x[:, None] * w).sum(-1) for w in net.weight], 1)  # [N, C, T]

@@ -8,6 +8,8 @@ from case import along, case, leaning
 from notebook import Made, note, noted, plant
 from torch import nn
 
+from alive import Declared
+
 NOBODY = torch.tensor(-1)
 
 
@@ -77,9 +79,11 @@ paired_case("as many edges of a ring as points, with both ends", ring_by_source,
 paired_case("as many times as points, on a grid", grid, lambda x: torch.linspace(-1, 1, 6)[:, None], inputs=1)
 paired_case("as many sensors as points: DeepONet", basis, lambda x: torch.linspace(-1, 1, 6)[:, None], inputs=1)
 paired_case("a support set as large as the batch", support)
-paired_case("a memory, and the user says so", memory, options={"paired": []})
+paired_case("a memory, and the user says so", memory, options={"declared": Declared(paired=[])})
 paired_case("two towers that never meet", towers)
-paired_case("two towers that never meet, and the user pairs them", towers, options={"paired": ["other"]})
+paired_case(
+    "two towers that never meet, and the user pairs them", towers, options={"declared": Declared(paired=["other"])}
+)
 paired_case("two towers that are compared", lambda m, x, other: torch.sub(*towers(m, x, other)))
 paired_case("a mask of the points", masked, lambda x: x[:, :1].sign(), inputs=4)
 paired_case("two inputs side by side", lambda m, x, other: torch.relu(note(m.b(torch.cat([x, other], 1)))), inputs=6)

@@ -17,6 +17,7 @@ from alive.diagnosis import Tally, census
 from alive.diagnosis.census import ALIVE
 from alive.errors import AliveError
 from alive.functional import Activation
+from alive.taps import Declared
 
 
 def by_hand(model: Kept, x: Tensor) -> tuple[list[Tally], list[Tally], Tally, list[int]]:
@@ -107,7 +108,7 @@ def test_a_declared_activation_is_counted_with_its_cutoff() -> None:
             return F.relu(x - 5)
 
     model, x = nn.Sequential(nn.Identity(), Late()), torch.tensor([[1.0, 6.0], [2.0, 7.0]])
-    found = census(model, x, activations={Late: Activation("late", cutoff=5.0)})
+    found = census(model, x, declared=Declared(activations={Late: Activation("late", cutoff=5.0)}))
     assert found.units == Tally(dead=1, linear=1)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from alive.errors import AliveError
 from alive.functional import Activation, Separation, aggregate, separation
 from alive.penalties import Jumpstart, Schedule
+from alive.taps import Declared
 
 
 def test_a_model_without_one_sided_activations_is_told_so() -> None:
@@ -135,7 +136,7 @@ def test_a_declared_activation_keeps_its_cutoff_whatever_its_name() -> None:
 
     model, x = nn.Sequential(nn.Linear(3, 4), Late()), torch.randn(6, 3)
     for name in ("late", "relu"):
-        with Jumpstart(model, 1.0, activations={Late: Activation(name, cutoff=0.5)}) as keep:
+        with Jumpstart(model, 1.0, declared=Declared(activations={Late: Activation(name, cutoff=0.5)})) as keep:
             model(x)
             expected = aggregate([separation.slacks(model[0](x), Separation(), cutoff=0.5)])
             torch.testing.assert_close(keep.penalty(), expected)

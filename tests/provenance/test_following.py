@@ -16,7 +16,7 @@ from alive.penalties import Jumpstart
 from alive.provenance import Tracker, enter, read
 from alive.provenance.rules import RULES
 from alive.provenance.tracker import REDUCES
-from alive.taps import Output
+from alive.taps import Declared, Output
 
 
 @pytest.mark.contract
@@ -149,15 +149,15 @@ def test_what_cannot_be_followed_is_unknown_until_it_is_declared() -> None:
     found = census(model, x)
     assert found.units.unknown > 0
     assert found.points.unknown == 6
-    told = census(model, x, outputs={Opaque: Output(unit_axis=-1)})
+    told = census(model, x, declared=Declared(outputs={Opaque: Output(unit_axis=-1)}))
     assert (told.units.total, told.units.unknown, told.points.unknown) == (4, 0, 0)
     torch.testing.assert_close(told["1"].top, model[0].layer(x).amax(0).detach())
     with pytest.raises(
         AliveError, match=r"declared to have 6 points on axis 1 and units on axis 0, and returned \[6, 4\]"
     ):
-        census(model, x, outputs={Opaque: Output(unit_axis=0, point_axis=1)})
+        census(model, x, declared=Declared(outputs={Opaque: Output(unit_axis=0, point_axis=1)}))
     with pytest.raises(AliveError, match="outputs maps classes of modules"):
-        census(model, x, outputs={Opaque: 1})
+        census(model, x, declared=Declared(outputs={Opaque: 1}))
 
 
 def test_declared_axes_may_be_patterns() -> None:
@@ -165,5 +165,5 @@ def test_declared_axes_may_be_patterns() -> None:
     with pytest.warns(
         UserWarning, match=r"unit_axes says axis 1 for 1.1; its units of 1.0 lie on \[2\]: yours is taken"
     ):
-        found = census(model, torch.randn(5, 7, 3), unit_axes={"1.*": 1})
+        found = census(model, torch.randn(5, 7, 3), declared=Declared(unit_axes={"1.*": 1}))
     assert found["1.1"].units.total == 7

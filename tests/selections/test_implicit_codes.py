@@ -136,7 +136,7 @@ def test_codes_whose_indices_are_not_returned_are_told(quantiser: nn.Module) -> 
 
 def test_what_the_user_declares_comes_first() -> None:
     model, data = Quantised(Derived([3, 3], dim=WIDTH)).eval(), batches(5, WIDTH)
-    (layer,) = codes(alive.census(model, data, selects={Derived: Selects("code", count=9)}))
+    (layer,) = codes(alive.census(model, data, declared=alive.Declared(selects={Derived: Selects("code", count=9)})))
     assert (used(layer), layer.units.total) == ([0], 9)
 
 

@@ -103,10 +103,12 @@ class Nearest(nn.Module):
 def test_a_module_that_selects_can_be_declared() -> None:
     model, data = nn.Sequential(nn.Linear(WIDTH, LATENTS), Declared(), nn.Linear(LATENTS, WIDTH)), batches()
     h = torch.cat([model[:2](x) for x in data])
-    (layer,) = alive.census(model, data, selects={Declared: Selects("latent")}).layers
+    (layer,) = alive.census(model, data, declared=alive.Declared(selects={Declared: Selects("latent")})).layers
     assert (layer.noun, layer.units.total) == ("latent", LATENTS)
     assert layer.units.dead == int((h == 0).all(0).sum()) > 0
-    with alive.Jumpstart(model, 1.0, mode="U", against="death", selects={Declared: Selects("latent")}) as keep:
+    with alive.Jumpstart(
+        model, 1.0, mode="U", against="death", declared=alive.Declared(selects={Declared: Selects("latent")})
+    ) as keep:
         model(data[0])
         keep.penalty().backward()
     assert model[0].weight.grad.abs().sum() > 0
@@ -115,12 +117,12 @@ def test_a_module_that_selects_can_be_declared() -> None:
 def test_a_module_that_returns_indices_can_be_declared() -> None:
     model, data = Nearest(), batches()
     hit = torch.cat([(model(x), model.hit)[1] for x in data])
-    (layer,) = alive.census(model, data, selects={Ids: Selects("code", count=CODES)}).layers
+    (layer,) = alive.census(model, data, declared=alive.Declared(selects={Ids: Selects("code", count=CODES)})).layers
     assert (layer.noun, layer.units.total, layer.points.total) == ("code", CODES, 0)
     assert layer.units.dead == CODES - len(hit.unique()) > 0
     with (
         warnings.catch_warnings(record=True) as said,
-        alive.Jumpstart(model, selects={Ids: Selects("code", 16)}) as keep,
+        alive.Jumpstart(model, declared=alive.Declared(selects={Ids: Selects("code", 16)})) as keep,
     ):
         warnings.simplefilter("always")
         for x in data:  # the first is followed, and what it computes for the count is not the model's
@@ -133,7 +135,7 @@ def test_a_wrong_declaration_is_refused() -> None:
     with pytest.raises(AliveError, match="latent"):
         Selects("latend")
     with pytest.raises(AliveError, match="Selects"):
-        alive.census(Nearest(), batches(), selects={Ids: "code"})
+        alive.census(Nearest(), batches(), declared=alive.Declared(selects={Ids: "code"}))
 
 
 # Codes

@@ -29,13 +29,13 @@ def test_an_input_that_is_as_long_by_chance_is_told_and_the_user_decides():
     unsure = alive.census(model, data)
     assert [layer.points.unknown for layer in unsure.layers] == [0, 6]
     assert "paired by position" in unsure.layers[1].unknown[0]
-    paired = alive.census(model, data, paired=["other"])
+    paired = alive.census(model, data, declared=alive.Declared(paired=["other"]))
     assert [layer.points.unknown for layer in paired.layers] == [0, 0]
     assert paired.paired == ("other",)
     assert [layer["paired_by_position"] for layer in json.loads(paired.to_json())["layers"]] == [[], ["other"]]
     assert "paired by position: other" in str(paired)
     assert "paired by position: other" in paired._repr_html_()
-    none = alive.census(model, data, paired=[])
+    none = alive.census(model, data, declared=alive.Declared(paired=[]))
     assert [layer.points.unknown for layer in none.layers] == [0, 6]
     assert not any("nothing shows" in why for why in none.layers[1].unknown)
 
@@ -48,7 +48,7 @@ def test_batches_of_several_lengths_decide():
 
 def test_a_name_that_is_no_input_is_refused():
     with pytest.raises(alive.AliveError, match="input in paired"):
-        alive.census(Towers(), [batch(6)], paired=["othr"])
+        alive.census(Towers(), [batch(6)], declared=alive.Declared(paired=["othr"]))
 
 
 def test_the_penalty_leaves_points_out_that_are_not_known_to_be_paired():
@@ -66,9 +66,9 @@ def test_the_penalty_leaves_points_out_that_are_not_known_to_be_paired():
 
     with pytest.warns(UserWarning, match="paired by position"):
         unsure = penalty()
-    paired = penalty(paired=["other"])
-    units = penalty(mode="U", paired=["other"])
-    rest = penalty(mode="P", paired=["other"])
+    paired = penalty(declared=alive.Declared(paired=["other"]))
+    units = penalty(mode="U", declared=alive.Declared(paired=["other"]))
+    rest = penalty(mode="P", declared=alive.Declared(paired=["other"]))
     assert unsure[0] == pytest.approx(unsure[1])
     assert paired[0] == pytest.approx(units[0] + rest[0])
     assert unsure[0] < paired[0] - 1e-3

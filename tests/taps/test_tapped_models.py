@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from alive.errors import AliveError
 from alive.functional import Activation
-from alive.taps import Call, Taps, Watcher
+from alive.taps import Call, Declared, Taps, Watcher
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -124,7 +124,9 @@ class Outer(nn.Module):
 
 def test_a_declared_activation_is_one_tap_whatever_it_is_made_of() -> None:
     mine = Activation("squared", cutoff=0.25)
-    spy = seen(nn.Sequential(nn.Linear(3, 4), Squared()), torch.randn(5, 3), activations={Squared: mine})
+    spy = seen(
+        nn.Sequential(nn.Linear(3, 4), Squared()), torch.randn(5, 3), declared=Declared(activations={Squared: mine})
+    )
     assert [(tap.name, tap.activation) for tap in spy.taps] == [("1", mine)]
 
 
@@ -138,12 +140,12 @@ def test_a_declared_activation_called_by_keyword_is_seen_and_a_copy_of_its_model
             return self.act(x=self.layer(x))
 
     model, x = Named(), torch.randn(5, 3)
-    assert seen(model, x, activations={Squared: Activation("mine")}).names == ["act"]
-    taps = Taps(model, Spy(), activations={Squared: Activation("mine")})
+    assert seen(model, x, declared=Declared(activations={Squared: Activation("mine")})).names == ["act"]
+    taps = Taps(model, Spy(), declared=Declared(activations={Squared: Activation("mine")}))
     twin = copy.deepcopy(model)
     taps.remove()
     assert torch.equal(twin(x), model(x))
-    Taps(twin, Spy(), activations={Squared: Activation("mine")}).remove()
+    Taps(twin, Spy(), declared=Declared(activations={Squared: Activation("mine")})).remove()
     assert hooks_of(twin) == hooks_of(model)
 
 
@@ -153,7 +155,7 @@ def test_a_declared_activation_called_by_keyword_is_seen_and_a_copy_of_its_model
 def test_a_declaration_that_is_not_one_is_refused_with_the_way_to_write_it(declared: Any) -> None:
     model = nn.Sequential(nn.Linear(3, 4), Squared())
     with pytest.raises(AliveError, match=r"classes of modules to Activation records.*Write activations=\{MyActivation"):
-        Taps(model, Spy(), activations=declared)
+        Taps(model, Spy(), declared=Declared(activations=declared))
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
@@ -172,6 +174,10 @@ def test_a_part_that_is_compiled_keeps_its_names(whole: bool) -> None:
 
 def test_a_declared_activation_inside_another_is_part_of_it() -> None:
     outer, inner = Activation("outer"), Activation("inner")
-    spy = seen(nn.Sequential(Outer(), Squared()), torch.randn(5, 3), activations={Outer: outer, Squared: inner})
+    spy = seen(
+        nn.Sequential(Outer(), Squared()),
+        torch.randn(5, 3),
+        declared=Declared(activations={Outer: outer, Squared: inner}),
+    )
     assert [tap.activation for tap in spy.taps] == [outer, inner]
     assert spy.names == ["0.outer", "1"]

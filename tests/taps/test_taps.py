@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from alive.errors import AliveError
 from alive.functional import Activation
-from alive.taps import Taps
+from alive.taps import Declared, Taps
 from alive.taps.kinds import READERS
 
 
@@ -244,7 +244,7 @@ def test_after_a_recurrence_or_attention_the_units_are_last(then: str) -> None:
 
 
 def test_a_unit_axis_that_is_not_there_is_refused() -> None:
-    taps = Taps(model := Calls(F.relu), Spy(), unit_axes={"relu": 3})
+    taps = Taps(model := Calls(F.relu), Spy(), declared=Declared(unit_axes={"relu": 3}))
     with pytest.raises(AliveError, match=r"axis 3 for relu, whose pre-activations are of shape \[5, 4\].*from -2 to 1"):
         model(torch.randn(5, 3))
     taps.remove()
@@ -256,7 +256,7 @@ def test_the_unit_axis_can_be_said_by_name() -> None:
     with pytest.warns(
         UserWarning, match="unit_axes says axis 2 for relu; its units of layer lie on .1.: yours is taken"
     ):
-        assert seen(model, torch.randn(5, 6, 3), unit_axes={"relu": 2}).axes == [2]
+        assert seen(model, torch.randn(5, 6, 3), declared=Declared(unit_axes={"relu": 2})).axes == [2]
 
 
 def test_patterns_choose_layers_and_a_lone_string_is_one_pattern() -> None:

@@ -33,7 +33,7 @@ def census(
     paired: Paired = None,
 ) -> None:
     """Count the dead, linear and nonlinear units and points of a model over a data set."""
-    from .. import diagnosis
+    from .. import Declared, diagnosis
     from ..data.calls import few_threads
     from ..files import expect_writable
     from ..render.sheet import census_sheet
@@ -52,7 +52,7 @@ def census(
                 keep_points=keep_points,
                 forward=function_of(forward),
                 point_axis=typed.axis,
-                paired=paired_of(paired),
+                declared=Declared(paired=paired_of(paired)),
                 gradient=gradient or wanted.wants_gradient,
                 loss=loss_of(loss),
             )

@@ -16,7 +16,7 @@ from ..data import calls, read
 from ..errors import AliveError
 from ..functional import Activation, State, classify
 from ..provenance import Grid, Layout, Pairing, Scattered, by_name
-from ..taps import Call, Output, Selects, Tap, Taps, Watcher, bare, without_activations
+from ..taps import NOTHING, Call, Declared, Tap, Taps, Watcher, bare, without_activations
 from ..taps.book import OTHERWISE
 from ..taps.selections import CODE, EXPERT, UNIT
 from ..torch_private import DisableTorchFunction
@@ -41,12 +41,8 @@ def census(
     loss: Loss | None = None,
     forward: Callable[[nn.Module, Any], Any] | None = None,
     point_axis: int | None = 0,
-    paired: Sequence[str] | None = None,
     layers: Sequence[str] = (),
-    unit_axes: Mapping[str, int] | None = None,
-    activations: Mapping[type[nn.Module], Activation] | None = None,
-    outputs: Mapping[type[nn.Module], Output] | None = None,
-    selects: Mapping[type[nn.Module], Selects] | None = None,
+    declared: Declared = NOTHING,
 ) -> Census:
     """Count dead, linear and nonlinear units and points of a model over all of `data`, exactly, in one pass.
 
@@ -59,10 +55,8 @@ def census(
     forward      how to run the model on a batch, if not as above; in a batch that shows no tensor units are counted,
                  and points are not
     point_axis   the axis of the points in the inputs (1 for [T, N, C]); None: each tensor of a batch is one point
-    paired       the names of further inputs whose points are those of the first one, position by position; () for none.
-                 If left out, an input as long as the batch counts if the model lays it beside the first, or has that
-                 length in batches of several lengths; else its points are unknown
-    layers, unit_axes, activations, outputs, selects   see `alive.taps.Taps`
+    layers       patterns of the names of layers to keep to, such as "features.*"
+    declared     what you know of the model that it does not show, see `alive.Declared`
 
     Where a few of many are chosen, the many are units too: latents of a sparse autoencoder, codes, experts
     (`LayerCensus.noun`). One is dead if nothing ever chooses it; a latent, if never with a value that passes.
@@ -82,9 +76,7 @@ def census(
     """
     backward = Backward(loss) if gradient or loss is not None else None
     counter = _Counter(keep_points, point_axis, backward)
-    where: dict[str, Any] = {"point_axis": point_axis, "paired": paired, "unit_axes": unit_axes}
-    declared: dict[str, Any] = {"activations": activations, "outputs": outputs, "selects": selects}
-    taps = Taps(model, counter, layers=layers, **declared, **where)
+    taps = Taps(model, counter, layers=layers, point_axis=point_axis, declared=declared)
     root = bare(model)  # a pass or two are not worth compiling, and replicas cannot be watched
     modes = Modes(model)
     total: _Both | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..diagnosis.record import Census
 from .finding import WORST, Finding, Place, Rule, at
 
-SAY = "say what lies where: point_axis, unit_axes, activations or outputs (docs/guide.md, What is unknown)"
+SAY = "say what lies where: point_axis, or alive.Declared (docs/guide.md, What is unknown)"
 
 
 def see_layers(census: Census) -> Finding | None:
@@ -43,7 +43,7 @@ LAYERS = Rule(
     "ALV012", "a layer that is unknown", "note", "a layer whose units or points cannot be told",
     "The layout of its numbers could not be followed: an operation of your own, a sum over the points.",
     "Units and points are followed through each operation of a pass. Where that ends, nothing is guessed.",
-    "Say what lies where: `point_axis`, `unit_axes`, `activations` or `outputs` (docs/guide.md, What is unknown).",
+    "Say what lies where: `point_axis`, or `alive.Declared` (docs/guide.md, What is unknown).",
     see_layers, unknown=True,
 )  # fmt: skip
 OPERATIONS = Rule(
@@ -52,7 +52,7 @@ OPERATIONS = Rule(
     "It is inside TorchScript or a fused call, or its values alone show that it is one-sided.",
     "Every operation whose result is never below its least value is noticed in the first pass; what is no "
     "activation that the census can watch is listed, with its share of the parameters.",
-    "Declare the module: `activations={MyReLU: alive.functional.Activation(\"mine\")}`; or write the activation as "
+    "Declare the module: `alive.Declared(activations={MyReLU: alive.Activation(\"mine\")})`; or write the activation as "
     "a call of torch.",
     see_operations, unknown=True,
 )  # fmt: skip

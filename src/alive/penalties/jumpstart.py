@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import AliveError, expect, expect_one_of
-from ..functional import AGGREGATES, Activation, Separation
+from ..functional import AGGREGATES, Separation
 from ..functional.separation import Means
-from ..taps import Output, Selects, watchers
+from ..taps import NOTHING, Declared, watchers
 from ..world import Group
 from .multipliers import WEIGHT, Keys, Multipliers
 from .passes import Passes
@@ -49,8 +49,7 @@ class Jumpstart:
     include_output  also ask it of the model's output, as the Jumpstart paper's CIFAR runs did
     layers          patterns of tap names to keep to, such as "features.*"
     point_axis      the axis of the points in the inputs (1 for [T, N, C]); None: each input tensor is one point
-    paired          names of further inputs whose points are those of the first, as in `alive.census`
-    unit_axes, activations, outputs, selects   see `Taps`
+    declared        what you know of the model that it does not show, see `alive.Declared`
     selections      also keep alive what is chosen from: latents of a top-k or a JumpReLU, codes, experts. Of these only
                     death is asked about, in modes U and UP: the batch's largest margin to being chosen (the score less
                     the k-th largest of the others, or the threshold, taken as given) is to reach pos_margin
@@ -79,11 +78,7 @@ class Jumpstart:
         include_output: bool = False,
         layers: Sequence[str] = (),
         point_axis: int | None = 0,
-        paired: Sequence[str] | None = None,
-        unit_axes: Mapping[str, int] | None = None,
-        activations: Mapping[type[nn.Module], Activation] | None = None,
-        outputs: Mapping[type[nn.Module], Output] | None = None,
-        selects: Mapping[type[nn.Module], Selects] | None = None,
+        declared: Declared = NOTHING,
         selections: bool = True,
         every: int = 1,
         across_ranks: bool = True,
@@ -117,11 +112,7 @@ class Jumpstart:
             group=process_group,
             layers=layers,
             point_axis=point_axis,
-            paired=paired,
-            unit_axes=unit_axes,
-            activations=activations,
-            outputs=outputs,
-            selects=selects,
+            declared=declared,
             selections=selections,
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..errors import expect_one_of
 
-DECIDE = "say paired=[{names}] if they are, paired=[] if not"
+DECIDE = "say declared=alive.Declared(paired=[{names}]) if they are, paired=[] if not"
 
 
 class Pairing:

@@ -21,7 +21,7 @@ from ..functional.extremes import canonical
 from ..functional.farkas import Rule, RuleOptions, effective_bias
 from ..nn.farkas import Farkas, FarkasAggregate, FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear, materialised
 from ..nn.farkas.plain import Guaranteed
-from ..taps import Call, Taps, bare, without_activations
+from ..taps import Call, Taps, Watcher, bare, without_activations
 from ..torch_private import BatchNorm
 from .graph.run import Made, Run
 from .models import LAYERS, NORMS, copied, evaluating
@@ -143,19 +143,13 @@ class Pair:
     made: Made
 
 
-class _Meetings:
+class _Meetings(Watcher):
     """Notes, as a watcher of taps, whose very tensor comes to each activation unchanged."""
 
     def __init__(self, root: nn.Module) -> None:
         self.root, self.run = root, Run(root)
         self.pairs: dict[nn.Module, Pair] = {}
         self.seen = 0
-
-    def begin(self) -> None:
-        """A pass begins."""
-
-    def end(self, output: Any) -> None:
-        """Nothing to do."""
 
     def watch(self, call: Call) -> Any:
         """Note whose tensor meets the activation."""
@@ -206,7 +200,7 @@ def _met(root: nn.Module, example: Any, layers: Sequence[str], forward: Callable
     finally:
         taps.remove()
     if not met.seen:
-        raise without_activations(root, taps.passed_over)
+        raise without_activations(root, taps.notes.passed_over)
     return met
 
 

@@ -1,6 +1,6 @@
 """Taps on the pre-activations of any module."""
 
-from .declared import Output
+from .declared import NOTHING, Declared, Output
 from .hooks import watchers
 from .models import bare, without_activations
 from .records import Call, Tap, Unseen, Watcher
@@ -8,8 +8,10 @@ from .selections import NOUNS, Selection, Selects
 from .taps import Taps
 
 __all__ = [
+    "NOTHING",
     "NOUNS",
     "Call",
+    "Declared",
     "Output",
     "Selection",
     "Selects",

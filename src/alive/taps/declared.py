@@ -1,9 +1,9 @@
-"""What users declare of layouts: axes of units by tap, and what whole modules make. It wins, and is checked."""
+"""What users declare of their models. Their word wins, and is checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import prod
 from typing import Any
@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import AliveError
+from ..functional.activations import Activation
 from ..provenance import Grid, Layout, Owners, Tracker, tensors
+from .selections import Selects
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Output:
                 raise AliveError(
                     f"{path} is declared to have {points} points on axis {self.point_axis} and units on axis "
                     f"{self.unit_axis}, and returned {list(y.shape)}",
-                    "Declare the axes that its output has: outputs={MyModule: Output(unit_axis=-1, point_axis=0)}",
+                    "Declare the axes that it has, as in {MyModule: alive.Output(unit_axis=-1, point_axis=0)}",
                 )
             start = tracker.families.claim(path, y.shape[self.unit_axis], key=path)
             names = torch.arange(start, start + y.shape[self.unit_axis], dtype=torch.int32)
@@ -50,23 +52,57 @@ def _along(values: Tensor, y: Tensor, axis: int) -> Tensor:
     return values.view([-1 if d == axis % y.ndim else 1 for d in range(y.ndim)])
 
 
-def expect_outputs(outputs: Mapping[type[nn.Module], Output]) -> None:
-    """Refuse anything but classes of modules, and records of what they make."""
-    for kind, made in outputs.items():
-        if not (isinstance(kind, type) and isinstance(made, Output)):
-            raise AliveError(
-                f"outputs maps classes of modules to Output records, got {kind!r}: {made!r}",
-                "Write outputs={MyModule: alive.taps.Output(unit_axis=-1, point_axis=0)}",
-            )
+OF_CLASSES = {
+    "activations": (Activation, "{MyActivation: alive.Activation('mine', cutoff=0.0)}"),
+    "outputs": (Output, "{MyModule: alive.Output(unit_axis=-1, point_axis=0)}"),
+    "selects": (Selects, "{MyTopK: alive.Selects('latent')}"),
+}
 
 
-def declared(unit_axes: Mapping[str, int], name: str, z: Tensor, found: Layout, warn: Callable[[str], None]) -> Layout:
-    """The layout with the user's own axis of units, if one is declared for this tap; told if it differs."""
-    axis = unit_axes.get(name)
-    if axis is None:
-        axis = next((a for pattern, a in unit_axes.items() if fnmatchcase(name, pattern)), None)
-    if axis is None:
-        return found
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What you know of a model that it does not show: which axis holds what, and what modules of your own are.
+
+    paired       the names of further inputs whose points are those of the first one, position by position; () for none.
+                 If left out, an input as long as the batch counts if the model lays it beside the first, or has that
+                 length in batches of several lengths; else its points are unknown
+    unit_axes    the axis that the units of a layer lie on, by its name or a pattern
+    activations  modules that are one-sided activations by themselves, by class
+    outputs      what modules return that cannot be followed, by class
+    selects      modules that choose a few of many, by class
+
+    >>> Declared(paired=["mask"], unit_axes={"block.*": -1}).unit_axes
+    {'block.*': -1}
+    """
+
+    paired: Sequence[str] | None = None
+    unit_axes: Mapping[str, int] = field(default_factory=dict)
+    activations: Mapping[type[nn.Module], Activation] = field(default_factory=dict)
+    outputs: Mapping[type[nn.Module], Output] = field(default_factory=dict)
+    selects: Mapping[type[nn.Module], Selects] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, (record, example) in OF_CLASSES.items():
+            for kind, known in getattr(self, name).items():
+                if not (isinstance(kind, type) and isinstance(known, record)):
+                    raise AliveError(
+                        f"{name} maps classes of modules to {record.__name__} records, got {kind!r}: {known!r}",
+                        f"Write {name}={example}",
+                    )
+
+    def layout(self, name: str, z: Tensor, found: Layout, warn: Callable[[str], None]) -> Layout:
+        """The layout of a layer with the axis of units that is declared for it, if one is."""
+        axis = self.unit_axes.get(name)
+        if axis is None:
+            axis = next((a for pattern, a in self.unit_axes.items() if fnmatchcase(name, pattern)), None)
+        return found if axis is None else _with_units(name, z, found, axis, warn)
+
+
+NOTHING = Declared()
+
+
+def _with_units(name: str, z: Tensor, found: Layout, axis: int, warn: Callable[[str], None]) -> Layout:
+    """The layout of a layer with the units on another axis; told if it differs."""
     if not -z.ndim <= axis < z.ndim:
         raise AliveError(
             f"unit_axes has axis {axis} for {name}, whose pre-activations are of shape {list(z.shape)}",

@@ -333,7 +333,7 @@ HANDMADE: dict[str, Activation] = {
     "transformers.models.bloom.modeling_bloom.BloomGelu": Activation.smooth("gelu"),
 }
 
-Declared = Mapping[type[nn.Module], Activation]
+OneSided = Mapping[type[nn.Module], Activation]
 """Modules that are one-sided activations by themselves, by class."""
 
 
@@ -345,8 +345,8 @@ def _fault(name: str, thing: object) -> str:
     return "it is no mapping of module classes to alive.functional.Activation records"
 
 
-# Activation modules that installed packages declare, as users do with `activations=`.
-DECLARED: Registry[Declared] = Registry("alive.activations", "activation", {}, fault=_fault)
+# Activation modules that installed packages declare, as users do in `Declared`.
+DECLARED: Registry[OneSided] = Registry("alive.activations", "activation", {}, fault=_fault)
 
 
 # Modules in whose forward no activation can be called: they need no hooks.

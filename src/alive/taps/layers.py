@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..functional.activations import Activation
 from ..provenance import Layout, Owners, Pairing, read
 from .book import OTHERWISE, Book, Entry
-from .declared import declared
+from .declared import Declared
 from .formulas import Step
 from .hooks import idle
 from .kinds import RELU, is_of_losses, is_pre_activation
@@ -21,14 +21,11 @@ from .pass_state import Crossing, PassState
 from .paths import BOUND, OF_LOSSES, PARTS, SURE, UNSURE, guards_and_losses, of_data, perhaps_parts, through
 from .records import Call, Place, Tap, Unseen, Watcher, label
 from .selecting import Selecting
-from .selections import Selection
+from .selections import DECLARE, LATENT, Selection
 from .spelled import Spelled
 from .stack import Stack
 
-CHOOSES = (
-    "chooses a few of many: who is never chosen is not counted; declare the module that chooses: "
-    "selects={MyTopK: alive.taps.Selects('latent')}"
-)
+CHOOSES = f"chooses a few of many: who is never chosen is not counted; {DECLARE[LATENT]}"
 Shown = dict[tuple[str, int], tuple[torch.Size, torch.dtype, Tap, bool]]
 """What passes that hooks alone see have met, by call."""
 
@@ -41,20 +38,18 @@ class Layers:
         root: nn.Module,
         watcher: Watcher,
         patterns: Sequence[str],
-        *,
+        declared: Declared,
         point_axis: int | None,
-        paired: Sequence[str] | None,
-        unit_axes: Mapping[str, int],
     ) -> None:
         self.watcher, self.point_axis = watcher, point_axis
         self.stack, self.state, self.notes = Stack(), PassState(), Notes(root, patterns)
-        self.book = Book(Pairing(paired))  # of the module whose pass runs; a part called by itself has its own
+        self.book = Book(Pairing(declared.paired))  # of the module whose pass runs; a part called by itself has its own
         self._books = {"": self.book}
         self.names = Names()
         self.spelled = Spelled(self)
         self.selecting = Selecting(self) if watcher.selects else None
         self.shown: Shown = {}
-        self._unit_axes = unit_axes
+        self._declared = declared
 
     def open(self, path: str) -> None:
         """Take the book of the module that is called: what leads to a layer depends on where a pass begins."""
@@ -83,7 +78,7 @@ class Layers:
             entry = self.look_up(path, number, z)
             self.watch(entry, z, RELU, idle, is_shown=True)
             if entry.layout is not None and not self.notes.patterns and not self.book.missed:
-                layout = declared(self._unit_axes, entry.name, z, entry.layout, self.notes.warn)
+                layout = self._declared.layout(entry.name, z, entry.layout, self.notes.warn)
                 tap = Tap(entry.name, RELU, layout, entry.where, inputs=entry.inputs)
                 self.shown[path, number] = (z.shape, z.dtype, tap, unshared)
 
@@ -145,8 +140,8 @@ class Layers:
         if not asks_for(entry.name) and not asks_for(label(entry.name, layout.made_by, activation.name)):
             self.notes.passed_over[entry.name] = None
             return activate()
-        if self._unit_axes:
-            layout = declared(self._unit_axes, entry.name, z, layout, self.notes.warn)
+        if self._declared.unit_axes:
+            layout = self._declared.layout(entry.name, z, layout, self.notes.warn)
         tap = Tap(entry.name, activation, layout, entry.where, entry.noun, entry.inputs, entry.several)
         self.stack.deaf += 1  # what the watcher computes is not the model's
         try:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from ..errors import AliveError
-from ..functional.activations import Activation
 from ..torch_private import children_of
+from .declared import OF_CLASSES
 from .kinds import hides
 from .records import Unseen
 
-DECLARE = "activations={MyActivation: alive.functional.Activation('mine', cutoff=0.0)}"
 CURE = (
     "Death needs a ReLU-like unit (ReLU, LeakyReLU, ReLU6, ELU, SELU, GELU, SiLU, Softplus ...), or a choice of a "
     "few of many (top-k, JumpReLU, a codebook, experts); one spelled out, such as x * (x > 0), is seen where it is a "
-    f"module of its own and declared: {DECLARE}"
+    f"module of its own and you say so: declared=alive.Declared(activations={OF_CLASSES['activations'][1]})"
 )
 
 
@@ -59,16 +58,6 @@ def tell_hidden(root: nn.Module, asked_for: Callable[[str], bool]) -> None:
         if why and asked_for(path) and not (inside and path.startswith(inside)):
             warnings.warn(f"{path or type(module).__name__} {why}", stacklevel=4)
             inside = f"{path}."
-
-
-def expect_declared(activations: Mapping[type[nn.Module], Activation]) -> None:
-    """Refuse anything but classes of modules, and records of what they are."""
-    for kind, activation in activations.items():
-        if not (isinstance(kind, type) and isinstance(activation, Activation)):
-            raise AliveError(
-                f"activations maps classes of modules to Activation records, got {kind!r}: {activation!r}",
-                f"Write {DECLARE}",
-            )
 
 
 def expect_no_replica(module: nn.Module) -> None:

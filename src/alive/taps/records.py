@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..functional.activations import Activation
 from ..provenance import Layout
 from ..torch_private import children_of, parameters_of
-from .declared import Output
+from .declared import Declared, Output
 from .kinds import HANDMADE
 from .selections import Selection, Selects, implicit_codes
 
@@ -102,20 +102,13 @@ class Place(NamedTuple):
     selects: Selects | None = None
 
     @classmethod
-    def of(
-        cls,
-        path: str,
-        module: nn.Module,
-        activations: Mapping[type, Activation],
-        outputs: Mapping[type, Output],
-        selects: Mapping[type, Selects] | None,
-    ) -> Place:
+    def of(cls, path: str, module: nn.Module, declared: Declared, *, selects: bool) -> Place:
         """What is known of a module: with neither children nor parameters, it is the activation that it calls."""
         kind = type(module)
-        activation = activations.get(kind) or HANDMADE.get(f"{kind.__module__}.{kind.__qualname__}")
+        activation = declared.activations.get(kind) or HANDMADE.get(f"{kind.__module__}.{kind.__qualname__}")
         alone = bool(path) and not children_of(module) and not parameters_of(module)
-        chosen = None if selects is None else selects.get(kind) or implicit_codes(kind, module)
-        return cls(path, alone, activation, outputs.get(kind), chosen)
+        chosen = (declared.selects.get(kind) or implicit_codes(kind, module)) if selects else None
+        return cls(path, alone, activation, declared.outputs.get(kind), chosen)
 
 
 class Unseen(NamedTuple):

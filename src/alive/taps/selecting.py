@@ -21,7 +21,7 @@ from .book import Entry
 from .hooks import idle
 from .kinds import JUMP, Seen
 from .records import Place
-from .selections import LATENT, Choice, Implicit, Selection, Selects, chosen_by
+from .selections import CODE, DECLARE, LATENT, Choice, Implicit, Selection, Selects, chosen_by
 from .waiting import (
     APART,
     CHANGED,
@@ -46,7 +46,7 @@ FEW = 3  # values
 SHOWS_NOTHING = "is declared to select, and returned nothing that shows what"
 NO_INDICES = (
     "quantises, and does not return indices that are known to say which codes: who is never used is not counted; build "
-    "it with return_indices=True, or declare it: selects={MyQuantiser: alive.taps.Selects('code', count=512)}"
+    f"it with return_indices=True, or {DECLARE[CODE]}"
 )
 
 
@@ -316,8 +316,8 @@ class Selecting:
                     assert known is not None
                     owners = known._replace(picked=False, choice=0)
                 entry = self._declared(place, number, scores, owners, tracker)
-        known = Activation(place.path.rpartition(".")[2] or "selects")
-        layers.watch(entry._replace(noun=place.selects.noun), scores, known, idle, selection=selection)
+        shown = Activation(place.path.rpartition(".")[2] or "selects")
+        layers.watch(entry._replace(noun=place.selects.noun), scores, shown, idle, selection=selection)
 
     def _declared(self, place: Place, number: int, scores: Tensor, owners: Owners, tracker: Tracker) -> Entry:
         assert place.selects is not None

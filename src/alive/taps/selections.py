@@ -14,12 +14,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import AliveError, expect_one_of
+from ..errors import expect_one_of
 from ..provenance.choices import LOOKS_UP, SENDS, SUMS, VALUES, WEIGHS
 
 SORTS = "sort"  # of which some may be taken: how many, no call says
 UNIT, LATENT, CODE, EXPERT = "unit", "latent", "code", "expert"
 NOUNS = (LATENT, CODE, EXPERT)
+DECLARE = {
+    noun: f"declare the module that chooses: declared=alive.Declared(selects={{{known}}})"
+    for noun, known in (
+        (LATENT, "MyTopK: alive.Selects('latent')"),
+        (CODE, "MyQuantiser: alive.Selects('code', count=512)"),
+        (EXPERT, "MyRouter: alive.Selects('expert', count=8)"),
+    )
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +220,3 @@ def noun_of(uses: Collection[str], *, several: bool) -> str:
     if VALUES in uses or (several and WEIGHS in uses):
         return LATENT
     return CODE if WEIGHS in uses else ""
-
-
-def expect_selects(selects: Mapping[type[nn.Module], Selects]) -> None:
-    """Refuse anything but classes of modules, and records of what they choose from."""
-    for kind, known in selects.items():
-        if not (isinstance(kind, type) and isinstance(known, Selects)):
-            raise AliveError(
-                f"selects maps classes of modules to Selects records, got {kind!r}: {known!r}",
-                "Write selects={MyTopK: alive.taps.Selects('latent')}",
-            )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -16,20 +17,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ..errors import AliveError
-from ..functional.activations import Activation
+from ..errors import AliveError, expect
 from ..provenance import Layout, Tracker, by_name, count, enter, tensors
 from ..torch_private import FakeTensor, leave
 from .batch import Batch, shapes_of
 from .book import Book
 from .closed import Closed
-from .declared import Output, expect_outputs
+from .declared import NOTHING, Declared
 from .hooks import Mode, Rest, hooks_on, idle
 from .kinds import DECLARED, PLAIN
 from .layers import Layers
-from .models import bare, expect_declared, named_modules, tell_hidden
+from .models import bare, named_modules, tell_hidden
 from .records import Place, Watcher
-from .selections import Selects, expect_selects
 from .sizes import Sizes, follows, rows_of
 
 
@@ -39,10 +38,7 @@ class Taps:
     Names are module paths: `features.3`; `block.0.relu` for a function called in `block.0`; `#2` marks the second
     use of the same points in one pass; on other points, as in a forward in chunks, the same weights are one layer.
     `layers` keeps only what matches one of its patterns by its name, or by its label, such as `convs.14 → relu`;
-    `unit_axes` overrides, by name or pattern, the axis the units lie on; `paired` names inputs whose points are those
-    of the first; `activations` declares modules of the user's own as one-sided, `outputs` what modules return that
-    cannot be followed, `selects` modules that choose a few of many. One pass at a time: calls from a second thread are
-    refused.
+    `declared` says what the model does not show. One pass at a time: calls from a second thread are refused.
 
     `notes` says what was left out, `book` what is known of where entries lie.
     """
@@ -54,31 +50,24 @@ class Taps:
         *,
         layers: Sequence[str] = (),
         point_axis: int | None = 0,
-        paired: Sequence[str] | None = None,
-        unit_axes: Mapping[str, int] | None = None,
-        activations: Mapping[type[nn.Module], Activation] | None = None,
-        outputs: Mapping[type[nn.Module], Output] | None = None,
-        selects: Mapping[type[nn.Module], Selects] | None = None,
+        declared: Declared = NOTHING,
     ) -> None:
         self._root = root = bare(model)
-        expect_declared(activations or {})
-        expect_outputs(outputs or {})
-        expect_selects(selects or {})
+        expect([(isinstance(declared, Declared), f"declared is an alive.Declared(...), got {declared!r}")])
         self.watcher, self._point_axis = watcher, point_axis
-        self.layers = Layers(root, watcher, layers, point_axis=point_axis, paired=paired, unit_axes=unit_axes or {})
+        self.layers = Layers(root, watcher, layers, declared, point_axis)
         self.stack, self.state, self.notes = self.layers.stack, self.layers.state, self.layers.notes
         self.failed = False  # whether the last pass did
         self.is_quick = False  # whether this pass is seen by the hooks on its activations alone
         self._mode = Mode(self.layers)
         self._is_own_mode = False  # whether it was entered for this pass, and not for a batch
         tell_hidden(root, self.notes.asks_for)
-        one_sided = {kind: known for added in (*DECLARED.values(), activations or {}) for kind, known in added.items()}
-        chosen = (selects or {}) if watcher.selects else None
-        places = {m: Place.of(path, m, one_sided, outputs or {}, chosen) for path, m in named_modules(root)}
-        told = {m for m, at in places.items() if at.activation or at.output or at.selects}
-        hooked = {m: at for m, at in places.items() if m is root or m in told or type(m) not in PLAIN}
-        self._closed = Closed(root, hooked)
-        self._hooked = hooked
+        activations = {k: known for each in (*DECLARED.values(), declared.activations) for k, known in each.items()}
+        told = replace(declared, activations=activations)
+        places = {m: Place.of(path, m, told, selects=watcher.selects) for path, m in named_modules(root)}
+        known = {m for m, at in places.items() if at.activation or at.output or at.selects}
+        self._hooked = {m: at for m, at in places.items() if m is root or m in known or type(m) not in PLAIN}
+        self._closed = Closed(root, self._hooked)
         self._handles = self._hook()
 
     @property

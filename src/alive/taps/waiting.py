@@ -20,28 +20,24 @@ from ..provenance.choices import (
     Decoded,
 )
 from ..provenance.owners import LOST, shares_units, spread, varying
-from .selections import CODE, EXPERT, LATENT, SORTS, Choice, Selection, noun_of
+from .selections import CODE, DECLARE, EXPERT, LATENT, SORTS, Choice, Selection, noun_of
 from .trace import Mark
 
-READ_BY_PYTHON = (
-    "chooses among units, and Python reads which: who is never chosen is not counted; declare the module that "
-    "chooses: selects={MyRouter: alive.taps.Selects('expert', count=8)}"
-)
+READ_BY_PYTHON = f"chooses among units, and Python reads which: who is never chosen is not counted; {DECLARE[EXPERT]}"
 CHANGED = (
     "chooses among latents, and sets some of the chosen to zero in a way that is not followed: who is never on is not "
-    "counted; declare the module that chooses: selects={MyTopK: alive.taps.Selects('latent')}"
+    f"counted; {DECLARE[LATENT]}"
 )
 LOOKS_ELSEWHERE = (
-    "chooses rows of a table that has another number of them: who is never chosen is not counted; declare the module "
-    "that chooses: selects={MyQuantiser: alive.taps.Selects('code', count=512)}"
+    "chooses rows of a table that has another number of them: who is never chosen is not counted; " + DECLARE[CODE]
 )
 SORTED = (
-    "sorts scores, of which some are taken: who never is, is not counted; write topk, argmax or argmin, or declare the "
-    "module that chooses: selects={MyTopK: alive.taps.Selects('latent')}"
+    "sorts scores, of which some are taken: who never is, is not counted; write topk, argmax or argmin, or "
+    f"{DECLARE[LATENT]}"
 )
 PARTLY = (
     "chooses among units, and of the chosen only some are used, others for other points: who is never chosen is not "
-    "counted; declare the module that chooses: selects={MyRouter: alive.taps.Selects('expert', count=8)}"
+    f"counted; {DECLARE[EXPERT]}"
 )
 APART = (
     "chooses for some of the points at a time, in several calls: who is never chosen in any of them is not counted; "
@@ -49,13 +45,10 @@ APART = (
 )
 UNCLEAR = (
     "chooses by scores of other weights than those that are chosen: whether these are units of the model, or what it "
-    "says (words, classes, actions), is not known, and who is never chosen is not counted; if they are units, declare "
-    "the module that chooses: selects={MyQuantiser: alive.taps.Selects('code', count=512)}"
+    "says (words, classes, actions), is not known, and who is never chosen is not counted; if they are units, "
+    f"{DECLARE[CODE]}"
 )
-TOGETHER = (
-    "chooses among several scores of each unit at once: who is never chosen is not counted; declare the module that "
-    "chooses: selects={MyRouter: alive.taps.Selects('expert', count=8)}"
-)
+TOGETHER = f"chooses among several scores of each unit at once: who is never chosen is not counted; {DECLARE[EXPERT]}"
 OF_CHOSEN = "gets only values that the data chose, and what they were chosen of is not counted"
 SEVERAL = "which of several codebooks a code is of cannot be told"
 
