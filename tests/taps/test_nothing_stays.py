@@ -158,8 +158,8 @@ MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 OURS = (
     *((tracker.Tracker, name) for name in ("__enter__", "__exit__", "_run", "_note", "_ruled", "_look", "owners")),
     *((tracker.Tracker, name) for name in ("_put", "enter", "family")),
-    *((taps.Taps, name) for name in ("enter", "leave", "_begin", "_finish", "_follow", "_understand")),
-    *((layers.Layers, name) for name in ("see", "watch", "look_up", "_identify", "settle")),
+    *((taps.Taps, name) for name in ("enter", "leave", "_begin", "_finish", "_follow")),
+    *((layers.Layers, name) for name in ("see", "watch", "look_up", "_identify", "finish", "_settle")),
     *((pass_state.PassState, name) for name in ("begin", "call", "cross")),
     *((memory.Memory, name) for name in ("put", "get", "write")),
     *((kinds.Masks, name) for name in ("note", "read", "clear")),

@@ -12,6 +12,7 @@ from hooks import hooks_of
 from spy import Calls, Spy, seen
 from torch import Tensor, nn
 
+import alive
 from alive.errors import AliveError
 from alive.functional import Activation
 from alive.taps import Call, Declared, Taps, Watcher
@@ -147,6 +148,18 @@ def test_a_declared_activation_called_by_keyword_is_seen_and_a_copy_of_its_model
     assert torch.equal(twin(x), model(x))
     Taps(twin, Spy(), declared=Declared(activations={Squared: Activation("mine")})).remove()
     assert hooks_of(twin) == hooks_of(model)
+
+
+def test_whatever_watches_a_model_takes_what_is_declared() -> None:
+    model, x = nn.Sequential(nn.Linear(3, 4), Outer(), nn.Linear(4, 1)), torch.randn(20, 3)
+    never = Declared(activations={Outer: Activation("never", cutoff=1e6)})  # so that every unit is dead
+    assert alive.census(model, x, declared=never).units.dead == 4
+    assert [layer.name for layer in alive.dormancy(model, x, declared=never).layers] == ["1.never"]
+    assert alive.preflight(model, x, declared=never).dead_units.value == 1
+    assert seen(model, x, declared=never).names == ["1.never"]
+    with alive.Jumpstart(model, 1.0, declared=never) as keep:
+        model(x)
+        assert keep.penalty() > 1e6
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ..data import calls, read
 from ..errors import AliveError
 from ..functional import Activation, State, classify
 from ..provenance import Grid, Layout, Pairing, Scattered, by_name
-from ..taps import NOTHING, Call, Declared, Tap, Taps, Watcher, bare, without_activations
+from ..taps import NOTHING, Call, Declared, Tap, Taps, Watcher, bare
 from ..taps.book import OTHERWISE
 from ..taps.selections import CODE, EXPERT, UNIT
 from ..torch_private import DisableTorchFunction
@@ -225,7 +225,7 @@ class _Counter(Watcher):
             output = run(grad=self.backward is not None, follow=True)
         self.seen = {name: seen for name, seen in self.seen.items() if seen is not RESERVED}
         if not self.seen:
-            raise without_activations(run.model, *run.taps.notes.reasons)
+            raise run.taps.notes.without_activations()
         if run.taps.book.missed:  # and could not look again: a call that is not known may be of a layer of several
             self.seen = {name: seen.unclear() if seen.tap.several else seen for name, seen in self.seen.items()}
         given, made = of_input(run.read, run.points, self.point_axis), calls.main(output, run.points)

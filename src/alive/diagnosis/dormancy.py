@@ -17,7 +17,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from ..data import calls, read
 from ..errors import AliveError, expect, fault
 from ..provenance import Grid, Layout
-from ..taps import Call, Taps, Watcher, bare, without_activations
+from ..taps import NOTHING, Call, Declared, Taps, Watcher, bare
 from ..torch_private import DisableTorchFunction
 from ..world import world_size
 from .backward import unfrozen
@@ -174,6 +174,7 @@ def dormancy(
     loss: Loss | None = None,
     layers: Sequence[str] = (),
     point_axis: int | None = 0,
+    declared: Declared = NOTHING,
 ) -> Dormancy:
     """Measure how much each unit tells the rest, over all of `data`; with a loss, also how much gradient it gets.
 
@@ -188,7 +189,7 @@ def dormancy(
     ([2], 0.3333333333333333)
     """
     watcher = _Watcher(wants_gradient=loss is not None)
-    taps = Taps(model, watcher, layers=layers, point_axis=point_axis)
+    taps = Taps(model, watcher, layers=layers, point_axis=point_axis, declared=declared)
     root = bare(model)
     modes, total, example = Modes(model), None, None
     try:
@@ -210,7 +211,7 @@ def dormancy(
     if total is None:
         raise AliveError("the data has no batch", "Pass a loader with at least one point")
     if not total.layers:
-        raise without_activations(root, taps.notes.passed_over)
+        raise taps.notes.without_activations()
     return total
 
 

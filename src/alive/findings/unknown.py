@@ -52,8 +52,8 @@ OPERATIONS = Rule(
     "It is inside TorchScript or a fused call, or its values alone show that it is one-sided.",
     "Every operation whose result is never below its least value is noticed in the first pass; what is no "
     "activation that the census can watch is listed, with its share of the parameters.",
-    "Declare the module: `alive.Declared(activations={MyReLU: alive.Activation(\"mine\")})`; or write the activation as "
-    "a call of torch.",
+    "Declare the module: `alive.Declared(activations={MyReLU: alive.Activation(\"mine\")})`; or write the activation "
+    "as a call of torch.",
     see_operations, unknown=True,
 )  # fmt: skip
 NORMS = Rule(

@@ -11,6 +11,7 @@ from torch import nn
 
 from ..data import Data
 from ..errors import AliveError, expect
+from ..taps import NOTHING, Declared
 from . import own, rectangle
 from .record import Preflight
 
@@ -27,6 +28,7 @@ def preflight(
     seed: int = 10,
     forward: Callable[[nn.Module, Any], Any] | None = None,
     point_axis: int | None = 0,
+    declared: Declared = NOTHING,
     name: str = "",
     source: str = "",
 ) -> Preflight:
@@ -58,6 +60,7 @@ def preflight(
             seed=seed,
             forward=forward,
             point_axis=point_axis,
+            declared=declared,
         )
 
 

@@ -21,6 +21,7 @@ from ..errors import AliveError
 from ..findings.signal import CUTS, is_cut_off
 from ..nn import initialise_, starts_for
 from ..screen import bars
+from ..taps import NOTHING, Declared
 from .record import RISK, Preflight, Remedy, Shares, share
 
 STARTS = ("mirrored", "kaiming")
@@ -35,6 +36,7 @@ class Draws:
     seed: int
     forward: Callable[[nn.Module, Any], Any] | None = None
     point_axis: int | None = 0
+    declared: Declared = NOTHING
 
     def network(self, number: int) -> nn.Module:
         """The network of one draw."""
@@ -45,7 +47,8 @@ class Draws:
         """What the network does with the points, and what comes back."""
         with few_threads(network):
             settle(network, self.data, forward=self.forward)
-            return census(network, self.data, gradient=True, forward=self.forward, point_axis=self.point_axis)
+            where: dict[str, Any] = {"point_axis": self.point_axis, "declared": self.declared}
+            return census(network, self.data, gradient=True, forward=self.forward, **where)
 
 
 def judged(
@@ -59,6 +62,7 @@ def judged(
     seed: int,
     forward: Callable[[nn.Module, Any], Any] | None = None,
     point_axis: int | None = 0,
+    declared: Declared = NOTHING,
 ) -> Preflight:
     """Judge a network of the user's own, made anew for each draw unless it is the same each time."""
     torch.manual_seed(seed)
@@ -66,7 +70,7 @@ def judged(
     some, sample = read(data, first, point_axis).sample(points, seed, point_axis)
     kept = stream(list(some))
     materialise(first, kept, forward, point_axis)
-    drawn = Draws(make, kept, seed, forward, point_axis)
+    drawn = Draws(make, kept, seed, forward, point_axis, declared)
     second = drawn.network(1)
     fixed, alike = first is second, first is not second and _same(first, second)
     alone = fixed or alike

@@ -18,7 +18,7 @@ from ..functional.ends import Ends
 from ..functional.parts import Part
 from ..functional.way import way_of
 from ..provenance import Layout, Scattered
-from ..taps import Call, Selection, Tap, Taps, Watcher, bare, without_activations
+from ..taps import Call, Selection, Tap, Taps, Watcher, bare
 from ..taps.book import OTHERWISE
 from ..taps.kinds import RELU
 from ..torch_private import has_saving_hooks, is_transformed, is_view
@@ -111,7 +111,7 @@ class Recorder(Watcher):
         layers = _measured(found, joined=self._how in WHOLE)
         shared = [part for run in runs for part in run.parts]
         if runs and not layers:
-            raise without_activations(self._model, *self._taps.notes.reasons)
+            raise self._taps.notes.without_activations()
         if not any(layers) and not shared:
             return self.nothing()
         alone = self._local is self.rule

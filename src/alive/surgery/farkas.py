@@ -21,7 +21,7 @@ from ..functional.extremes import canonical
 from ..functional.farkas import Rule, RuleOptions, effective_bias
 from ..nn.farkas import Farkas, FarkasAggregate, FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear, materialised
 from ..nn.farkas.plain import Guaranteed
-from ..taps import Call, Taps, Watcher, bare, without_activations
+from ..taps import Call, Taps, Watcher, bare
 from ..torch_private import BatchNorm
 from .graph.run import Made, Run
 from .models import LAYERS, NORMS, copied, evaluating
@@ -200,7 +200,7 @@ def _met(root: nn.Module, example: Any, layers: Sequence[str], forward: Callable
     finally:
         taps.remove()
     if not met.seen:
-        raise without_activations(root, taps.notes.passed_over)
+        raise taps.notes.without_activations()
     return met
 
 

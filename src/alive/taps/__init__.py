@@ -2,7 +2,7 @@
 
 from .declared import NOTHING, Declared, Output
 from .hooks import watchers
-from .models import bare, without_activations
+from .models import bare
 from .records import Call, Tap, Unseen, Watcher
 from .selections import NOUNS, Selection, Selects
 from .taps import Taps
@@ -21,5 +21,4 @@ __all__ = [
     "Watcher",
     "bare",
     "watchers",
-    "without_activations",
 ]

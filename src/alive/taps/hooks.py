@@ -73,7 +73,7 @@ class Mode(TorchFunctionMode):
         elif func in READERS:
             seen = READERS[func](*args, **kwargs)
             if seen is not None and is_pre_activation(seen.z):
-                seen = state.of_points(seen) if seen.other is not None else seen
+                seen = state.of_points(seen)
                 step = spelled.read(func, args, kwargs, whole=True)
                 run = lambda: func(*args, **kwargs)  # noqa: E731
                 return self.layers.see(seen.z, seen.activation, run, inplace=seen.inplace, step=step)

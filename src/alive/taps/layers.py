@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.activations import Activation
-from ..provenance import Layout, Owners, Pairing, read
+from ..provenance import Layout, Owners, Pairing, Tracker, read
 from .book import OTHERWISE, Book, Entry
 from .declared import Declared
 from .formulas import Step
@@ -21,11 +21,12 @@ from .pass_state import Crossing, PassState
 from .paths import BOUND, OF_LOSSES, PARTS, SURE, UNSURE, guards_and_losses, of_data, perhaps_parts, through
 from .records import Call, Place, Tap, Unseen, Watcher, label
 from .selecting import Selecting
-from .selections import DECLARE, LATENT, Selection
+from .selections import DECLARE, LATENT
 from .spelled import Spelled
 from .stack import Stack
 
 CHOOSES = f"chooses a few of many: who is never chosen is not counted; {DECLARE[LATENT]}"
+Activate = Callable[[], Any]
 Shown = dict[tuple[str, int], tuple[torch.Size, torch.dtype, Tap, bool]]
 """What passes that hooks alone see have met, by call."""
 
@@ -34,12 +35,7 @@ class Layers:
     """What is known of the layers of one model, and what is met of them in a pass."""
 
     def __init__(
-        self,
-        root: nn.Module,
-        watcher: Watcher,
-        patterns: Sequence[str],
-        declared: Declared,
-        point_axis: int | None,
+        self, root: nn.Module, watcher: Watcher, patterns: Sequence[str], declared: Declared, point_axis: int | None
     ) -> None:
         self.watcher, self.point_axis = watcher, point_axis
         self.stack, self.state, self.notes = Stack(), PassState(), Notes(root, patterns)
@@ -83,13 +79,7 @@ class Layers:
                 self.shown[path, number] = (z.shape, z.dtype, tap, unshared)
 
     def see(
-        self,
-        z: Tensor,
-        activation: Activation,
-        activate: Callable[[], Any],
-        *,
-        inplace: bool = False,
-        step: Step | None = None,
+        self, z: Tensor, activation: Activation, activate: Activate, inplace: bool = False, step: Step | None = None
     ) -> Any:
         """An activation is called: carry it out, and let the watcher look if it is a layer."""
         base = self.stack.base(activation)
@@ -106,7 +96,7 @@ class Layers:
                 tracker.enter(z if y is None else y, owners)
                 return y
             entry = self._identify(base, number, z, owners)
-            if step is not None and step.is_bound and not self.spelled.bounds_units(entry, owners):
+            if step is not None and step.is_bound and not _is_made_by_weights(entry.layout):
                 entry = entry._replace(layout=None)
                 self.book.note(base, number, entry)
         if entry.layout is None:
@@ -123,17 +113,9 @@ class Layers:
         return y
 
     def watch(
-        self,
-        entry: Entry,
-        z: Tensor,
-        activation: Activation,
-        activate: Callable[[], Any],
-        inplace: bool = False,
-        is_shown: bool = False,
-        selection: Selection | None = None,
-        slot: Any = None,
+        self, entry: Entry, z: Tensor, activation: Activation, activate: Activate, inplace: bool = False, **more: Any
     ) -> Any:
-        """Carry an activation out; the watcher sees it if it is a layer that was asked for."""
+        """Carry an activation out; the watcher sees it if it is a layer that was asked for, with more of the `Call`."""
         if entry.layout is None:
             return activate()
         layout, asks_for = entry.layout, self.notes.asks_for
@@ -145,7 +127,7 @@ class Layers:
         tap = Tap(entry.name, activation, layout, entry.where, entry.noun, entry.inputs, entry.several)
         self.stack.deaf += 1  # what the watcher computes is not the model's
         try:
-            return self.watcher.watch(Call(tap, z, self.state.points, inplace, activate, is_shown, selection, slot))
+            return self.watcher.watch(Call(tap, z, self.state.points, inplace, activate, **more))
         finally:
             self.stack.deaf -= 1
 
@@ -189,17 +171,27 @@ class Layers:
         assert tracker is not None
         layout = read(owners, z, points, tracker.family(owners), self.state.doubt)
         runs = None if layout.names is None else tracker.families.runs(layout.names)
-        made, uses = maker(layout.made_by, runs), self.names.uses
-        use, before = uses.of(base, made, number, layout, owners, points) if number else (0, None)
+        made, uses = maker(layout.made_by, runs), self.state.uses
+        use, before = uses.of(base, made, number, layout, owners, points) if number else (uses.new(base, made), None)
         name = self.names.of(base, made, runs, use)
         if self.watcher.adds_up:
             layout = self.names.lined_up(name, z, points, layout, runs)
         return name, layout._replace(names=None), before
 
-    def settle(self, output: Any) -> None:
-        """A pass that was followed is known as a whole now: tell which calls were no layers."""
-        state, notes, tracker = self.state, self.notes, self.state.tracker
-        assert tracker is not None
+    def finish(self, output: Any) -> None:
+        """The pass is known as a whole now."""
+        self.spelled.finish()
+        tracker = self.state.tracker
+        if tracker is not None:
+            self.book.moving |= tracker.branched
+            with tracker.quiet():
+                self._settle(output, tracker)
+            if self.selecting is not None:
+                self.selecting.finish(output)
+
+    def _settle(self, output: Any, tracker: Tracker) -> None:
+        """Tell which calls were no layers."""
+        state, notes = self.state, self.notes
         if isinstance(output, Tensor):
             notes.output = read(tracker.owners(output), output, state.points)
         outputs = of_data(output, tracker)
@@ -232,3 +224,8 @@ class Layers:
         name = self.state.miss(f"{path}.{what}".lstrip("."))
         spelled = f"lets one side through, and is spelled in a way that is not counted{place}"
         self.notes.tell(name, why or (CHOOSES if what in ("topk", "masked") else spelled), path)
+
+
+def _is_made_by_weights(layout: Layout | None) -> bool:
+    """Whether what is bounded by numbers are units that weights made, and not merely numbers in need of a guard."""
+    return layout is not None and layout.units and bool(layout.weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
@@ -11,15 +11,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from ..errors import AliveError
 from ..torch_private import children_of
-from .declared import OF_CLASSES
 from .kinds import hides
-from .records import Unseen
-
-CURE = (
-    "Death needs a ReLU-like unit (ReLU, LeakyReLU, ReLU6, ELU, SELU, GELU, SiLU, Softplus ...), or a choice of a "
-    "few of many (top-k, JumpReLU, a codebook, experts); one spelled out, such as x * (x > 0), is seen where it is a "
-    f"module of its own and you say so: declared=alive.Declared(activations={OF_CLASSES['activations'][1]})"
-)
 
 
 def bare(model: nn.Module) -> nn.Module:
@@ -67,31 +59,3 @@ def expect_no_replica(module: nn.Module) -> None:
             f"{type(module).__name__} runs as one of several replicas of DataParallel, which cannot be watched",
             "Use DistributedDataParallel, or one device",
         )
-
-
-def without_activations(
-    model: nn.Module, passed_over: Iterable[str] = (), unseen: Iterable[Unseen] = (), idle: Iterable[str] = ()
-) -> AliveError:
-    """What to say of a model in which no tap was met, or only taps that `layers` passed over, or ones not counted.
-
-    idle  activations of what depends on no data
-    """
-    if missed := next(iter(unseen), None):
-        why, _, cure = missed.why.partition("; declare")
-        return AliveError(
-            f"no one-sided activation was counted: {missed.name} {why}", f"Declare{cure}" if cure else CURE
-        )
-    if names := list(passed_over):
-        return AliveError(
-            f"no tap matches the patterns in layers; there are {', '.join(names[:8])}{' ...' * (len(names) > 8)}",
-            'Patterns are shell-like and match whole names: layers=["features.*"]',
-        )
-    if names := list(idle):
-        ran = (
-            f"no one-sided activation got anything that depends on the data: {', '.join(names[:8])} got only constants"
-        )
-        return AliveError(f"{ran} and weights", CURE)
-    root = bare(model)
-    made_of = ", ".join(sorted({type(m).__name__ for m in root.modules() if not list(m.children())}))
-    ran = f"no one-sided activation ran in {type(root).__name__} (it is made of {made_of or 'no modules'})"
-    return AliveError(ran, CURE)

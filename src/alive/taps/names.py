@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ..provenance import Layout, Scattered
 from ..provenance.families import COPY, ROW, Runs
-from .uses import Uses
 
 Units = dict[tuple[Hashable, int], int]
 """The place of each unit of a layer, by its family and its number there."""
@@ -19,20 +18,14 @@ class Names:
     """What the layers of a model are called, and which of their units has which number."""
 
     def __init__(self) -> None:
-        self.uses = Uses()  # of weights, in this pass
         self._names: dict[Hashable, str] = {}
         self._bases: dict[str, str] = {}
         self._taken: dict[str, int] = {}  # how many names begin with each base
         self._first: dict[str, Runs] = {}  # the units of each name, as they were met first
         self._units: dict[str, Units] = {}  # of those names whose units were met in other ways since
 
-    def begin(self) -> None:
-        """A pass begins."""
-        self.uses = Uses()
-
-    def of(self, base: str, made_by: Hashable, runs: Runs | None, use: int = 0) -> str:
-        """A name for what these weights feed to this activation, at this use or a new one; other units have another."""
-        use = use or self.uses.new(base, made_by)
+    def of(self, base: str, made_by: Hashable, runs: Runs | None, use: int) -> str:
+        """A name for what these weights feed to this activation at a use; other units have another."""
         key: tuple[Hashable, ...] = (base, made_by, use)
         name = self._names.get(key)
         if name is not None and runs is not None and self._first.get(name, runs) != runs:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from torch import nn
 
+from ..errors import AliveError
 from ..provenance import Layout
+from .declared import OF_CLASSES
 from .records import Unseen
+
+CURE = (
+    "Death needs a ReLU-like unit (ReLU, LeakyReLU, ReLU6, ELU, SELU, GELU, SiLU, Softplus ...), or a choice of a "
+    "few of many (top-k, JumpReLU, a codebook, experts); one spelled out, such as x * (x > 0), is seen where it is a "
+    f"module of its own and you say so: declared=alive.Declared(activations={OF_CLASSES['activations'][1]})"
+)
 
 
 class Notes:
@@ -26,11 +34,6 @@ class Notes:
         self._root = root
         self._warned: set[str] = set()
 
-    @property
-    def reasons(self) -> tuple[Iterable[str], Iterable[Unseen], Iterable[str]]:
-        """Why no layer was counted, if none was: for `without_activations`."""
-        return self.passed_over, self.unseen.values(), self.idle
-
     def asks_for(self, name: str) -> bool:
         """Whether a name matches a pattern, or there are none."""
         return not self.patterns or any(fnmatchcase(name, pattern) for pattern in self.patterns)
@@ -39,6 +42,25 @@ class Notes:
         """Something was noticed in a part of the model, and is not counted."""
         if name not in self.unseen and self.asks_for(name):
             self.unseen[name] = Unseen(name, why, self._share(path))
+
+    def without_activations(self) -> AliveError:
+        """What to say where no tap was met, or only taps that `layers` passed over, or ones not counted."""
+        over, idle = (", ".join([*names][:8]) + " ..." * (len(names) > 8) for names in (self.passed_over, self.idle))
+        if missed := next(iter(self.unseen.values()), None):
+            why, _, cure = missed.why.partition("; declare")
+            told = f"no one-sided activation was counted: {missed.name} {why}"
+            return AliveError(told, f"Declare{cure}" if cure else CURE)
+        if over:
+            return AliveError(
+                f"no tap matches the patterns in layers; there are {over}",
+                'Patterns are shell-like and match whole names: layers=["features.*"]',
+            )
+        if idle:
+            ran = "no one-sided activation got anything that depends on the data"
+            return AliveError(f"{ran}: {idle} got only constants and weights", CURE)
+        made_of = ", ".join(sorted({type(m).__name__ for m in self._root.modules() if not list(m.children())}))
+        ran = f"no one-sided activation ran in {type(self._root).__name__}"
+        return AliveError(f"{ran} (it is made of {made_of or 'no modules'})", CURE)
 
     def warn(self, text: str) -> None:
         """Say something once."""

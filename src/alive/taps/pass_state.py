@@ -13,6 +13,7 @@ from .book import Entry
 from .kinds import Masks, Seen
 from .sizes import Sizes
 from .trace import Mark, Trace
+from .uses import Uses
 
 
 class Crossing(NamedTuple):
@@ -36,7 +37,7 @@ class PassState:
         self.sizes: Sizes | None = None  # where it cannot be
         self.trace = Trace()
         self.is_traced = False
-        self.masks = Masks()
+        self.masks, self.uses = Masks(), Uses()
         self.crossings: list[Crossing] = []
         self._calls: dict[str, int] = {}  # of each base name
         self._missed: dict[str, int] = {}  # one-sided operations of each name that no call shows
@@ -48,7 +49,7 @@ class PassState:
 
     def read(self, shapes: tuple[Any, ...], inputs: Any) -> None:
         """Its trace begins."""
-        self.is_traced = True
+        self.is_traced, self.uses = True, Uses()
         self.trace.begin(shapes, tensors(inputs))
 
     def mark(self, z: Tensor) -> Mark | None:
@@ -80,14 +81,14 @@ class PassState:
 
     def is_constant(self, t: Tensor) -> bool:
         """Whether a tensor depends on no data, as far as this pass shows."""
-        return self.tracker is None or not self.tracker.owners(t).data
+        with self.quiet():
+            return self.tracker is None or not self.tracker.owners(t).data
 
     def of_points(self, seen: Seen) -> Seen:
         """Of two tensors that may be the pre-activations, the one that depends on points."""
-        if self.tracker is None or seen.other is None:
+        if self.tracker is None or seen.other is None or not self.is_constant(seen.z):
             return seen
-        with self.tracker.quiet():
-            return seen._replace(z=seen.other) if self.is_constant(seen.z) else seen
+        return seen._replace(z=seen.other)
 
     def cross(self, y: Any, owners: Owners, base: str, number: int, entry: Entry, sure: int) -> None:
         """The result of a call has the owners of its input, and lies behind it."""

@@ -14,31 +14,15 @@ from torch import Tensor
 
 from ..provenance import Grid, Layout
 from ..torch_private import in_backward, is_faked, is_proxy_tracing, is_torch_function_off, is_transformed
+from .trace import words
 
 WHY = "the pass could not be followed, and sizes do not tell; run the model once as it is, before compiling it"
 
-_STAYS = {
-    *(
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "add_",
-        "sub_",
-        "mul_",
-        "div_",
-        "relu",
-        "relu_",
-        "sigmoid",
-        "tanh",
-        "exp",
-        "abs",
-        "sqrt",
-    ),
-    *("__add__", "__radd__", "__sub__", "__mul__", "__rmul__", "__truediv__", "square", "softmax", "clamp", "dropout"),
-    *("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "contiguous", "clone", "detach", "to"),
-    *("float", "half", "bfloat16", "double", "type_as", "size", "dim", "numel", "is_floating_point", "__get__"),
-}
+_STAYS = words(
+    "add sub mul div add_ sub_ mul_ div_ relu relu_ sigmoid tanh exp abs sqrt __add__ __radd__ __sub__ __mul__ "
+    "__rmul__ __truediv__ square softmax clamp dropout batch_norm layer_norm group_norm instance_norm rms_norm "
+    "contiguous clone detach to float half bfloat16 double type_as size dim numel is_floating_point __get__"
+)
 
 
 def follows() -> bool:

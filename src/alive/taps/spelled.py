@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 
 from ..functional.activations import Activation
-from ..provenance import Owners
-from .book import Entry
 from .formulas import NONE, Formulas, Part, Step, where
 from .kinds import is_pre_activation
 from .pointwise import IN_PLACE, POINTWISE
@@ -118,10 +116,6 @@ class Spelled:
             return y
         return layers.see(z, known, run, inplace=step.inplace, step=step)
 
-    def bounds_units(self, entry: Entry, owners: Owners) -> bool:
-        """Whether what is bounded by numbers are units that weights made, and not merely numbers in need of a guard."""
-        return entry.layout is not None and entry.layout.units and bool(entry.layout.weights)
-
     def _take_back(self, step: Step) -> None:
         """What was seen as activations are parts of something else."""
         calls = {(part.base, part.number) for part in step.parts if part.base}
@@ -140,19 +134,11 @@ class Spelled:
             owners = tracker.owners(t)
             return owners.behind > 0 and not owners.is_outside
 
-    def _is_of_data(self, t: Any) -> bool:
-        """Whether a tensor is known to depend on points."""
-        tracker = self._state.tracker
-        if tracker is None or not isinstance(t, Tensor):
-            return False
-        with tracker.quiet():
-            return tracker.owners(t).data
-
     def _tell(self, step: Step, func: Any, y: Any) -> None:
         """Tell of an activation that cannot be counted, if it is one of what points give."""
         form = step.form
         assert form is not None
-        if self._is_of_data(y):
+        if isinstance(y, Tensor) and not self._state.is_constant(y):
             kind = form.word or (form.activation.name if form.activation else "")
             why = "is off between two numbers" if form.is_shrinkage else "has no number below which it is off"
             why = why if form.word else "gets what was overwritten since"

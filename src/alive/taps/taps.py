@@ -122,7 +122,7 @@ class Taps:
         state, shapes = self.state, shapes_of(batch)
         state.begin(points, "" if points else "no tensor of the batch shows how many there are")
         state.batch = Batch(batch, self._point_axis)
-        self._read(shapes, batch)
+        state.read(shapes, batch)
         wanted = self.book.wants(shapes)
         tracker: AbstractContextManager[Any] = nullcontext()
         if (wanted if follow is None else follow) and follows():
@@ -224,21 +224,17 @@ class Taps:
     def _follow(self, inputs: tuple[Any, Any]) -> None:
         """Decide how this pass is to be understood: followed, looked up, or by sizes alone."""
         state = self.state
-        if not follows() or not all(map(_has_values, (*tensors(inputs), *islice(self._root.parameters(), 1)))):
+        weights = islice(self._root.parameters(), 1)
+        if not follows() or any(t.is_meta or isinstance(t, FakeTensor) for t in (*tensors(inputs), *weights)):
             state.begin(rows_of(inputs, self._point_axis))
             state.sizes = Sizes()
             return
         points = count(inputs, self._point_axis)
         state.begin(points, "no tensor among the inputs shows how many there are" if points is None else "")
-        self._read(shapes := shapes_of(inputs), inputs)
+        state.read(shapes := shapes_of(inputs), inputs)
         if self.book.wants(shapes, one_way=self._closed.holds(inputs)):
             state.tracker = self._tracked(by_name(self.stack.outermost or self._root, *inputs), points)
             state.tracker.__enter__()
-
-    def _read(self, shapes: tuple[Any, ...], inputs: Any) -> None:
-        """The trace of a pass begins."""
-        self.layers.names.begin()
-        self.state.read(shapes, inputs)
 
     def _tracked(self, inputs: Any, points: int | None) -> Tracker:
         """What follows the pass that begins."""
@@ -252,24 +248,17 @@ class Taps:
         self.failed = failed
         self.stack.close()
         if not self.stack.is_elsewhere():
-            with self._closing():
+            try:
+                if self._is_own_mode:
+                    self._mode.__exit__(None, None, None)
+                self.is_quick = self._is_own_mode = False
                 if not failed:
-                    self.layers.spelled.finish()
-                    self._understand(output)
+                    self.layers.finish(output)
+            finally:  # nothing of ours stays on torch's stacks
+                if not torch.compiler.is_compiling():
+                    self._let_go()
+                self.layers.clear()
         self.watcher.end(output)
-
-    @contextmanager
-    def _closing(self) -> Iterator[None]:
-        """Whatever happens inside, nothing of ours is on torch's stacks afterwards."""
-        try:
-            if self._is_own_mode:
-                self._mode.__exit__(None, None, None)
-            self.is_quick = self._is_own_mode = False
-            yield
-        finally:
-            if not torch.compiler.is_compiling():
-                self._let_go()
-            self.layers.clear()
 
     def _let_go(self) -> None:
         """Take what is ours off torch's stacks, wherever a pass ended; a batch keeps it until it is through."""
@@ -282,18 +271,3 @@ class Taps:
             tracker, self.state.tracker = self.state.tracker, None
             if tracker is not None:
                 tracker.let_go()
-
-    def _understand(self, output: Any) -> None:
-        """The pass, if it was followed, is known as a whole now."""
-        tracker = self.state.tracker
-        if tracker is None:
-            return
-        self.book.moving |= tracker.branched
-        with tracker.quiet():
-            self.layers.settle(output)
-        if self.layers.selecting is not None:
-            self.layers.selecting.finish(output)
-
-
-def _has_values(t: Tensor) -> bool:
-    return not t.is_meta and not isinstance(t, FakeTensor)

@@ -22,23 +22,24 @@ MOST = 1 << 16  # numbers of an index that are read
 LOST = count()
 
 
-def _named(words: str) -> frozenset[str]:
-    return frozenset(words.split())
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
 
 
 # Functions for which a number is a number, and not a place or a size.
-RECKONS = _named(
+RECKONS = words(
     "add sub rsub mul div true_divide floor_divide pow rpow remainder fmod neg eq ne lt le gt ge maximum minimum clamp "
     "clip clamp_min clamp_max masked_fill fill lerp addcmul addcdiv where threshold dropout batch_norm layer_norm "
     "group_norm radd rmul truediv rtruediv floordiv rfloordiv mod iadd isub imul itruediv exp log sigmoid"
 )
 # Functions in which an index says which entries are taken, or where they go.
-TAKES = _named(
+TAKES = words(
     "getitem setitem index_select gather take take_along_dim scatter scatter_add scatter_reduce index_add index_copy "
     "index_put index_fill masked_select masked_scatter repeat_interleave split tensor_split split_with_sizes where "
     "index_reduce select narrow roll nonzero pad_sequence pack_padded_sequence embedding_bag tolist"
 )
-RANDOM = _named("randperm randint rand randn bernoulli multinomial normal rand_like randn_like randint_like")
+RANDOM = words("randperm randint rand randn bernoulli multinomial normal rand_like randn_like randint_like")
 PLAIN = (bool, str, EllipsisType, torch.dtype)
 
 
