@@ -91,36 +91,31 @@ class Declared:
                     )
 
     def layout(self, name: str, z: Tensor, found: Layout, warn: Callable[[str], None]) -> Layout:
-        """The layout of a layer with the axis of units that is declared for it, if one is."""
+        """The layout of a layer with the axis of units that is declared for it, if one is; told if it differs."""
         axis = self.unit_axes.get(name)
         if axis is None:
             axis = next((a for pattern, a in self.unit_axes.items() if fnmatchcase(name, pattern)), None)
-        return found if axis is None else _with_units(name, z, found, axis, warn)
+        if axis is None:
+            return found
+        if not -z.ndim <= axis < z.ndim:
+            raise AliveError(
+                f"unit_axes has axis {axis} for {name}, whose pre-activations are of shape {list(z.shape)}",
+                f"Give an axis from {-z.ndim} to {z.ndim - 1}",
+            )
+        own = axis % z.ndim
+        grid = found.place
+        if isinstance(grid, Grid) and found.units and grid.units != (own,) and (grid.units or z.shape[own] > 1):
+            units = f"its units{f' of {found.made_by}' if found.made_by else ''} lie on {list(grid.units) or 'none'}"
+            warn(f"unit_axes says axis {own} for {name}; {units}: yours is taken")
+        rows = grid.points if isinstance(grid, Grid) else ()
+        known = found.points and isinstance(grid, Grid) and own not in rows
+        place = Grid(z.ndim, rows if known else (), (own,), z.shape[own], grid.points_fold if known else "")  # type: ignore[union-attr]
+        if known and prod(z.shape[d] for d in rows) == 0:
+            known = False
+        why = tuple(w for w in found.why if not w.startswith("units"))
+        if found.points and not known:
+            why = (*why, "points: the axis declared for the units holds them too")
+        return found._replace(place=place, points=known, units=True, why=why, axes=place.axes if known else None)
 
 
 NOTHING = Declared()
-
-
-def _with_units(name: str, z: Tensor, found: Layout, axis: int, warn: Callable[[str], None]) -> Layout:
-    """The layout of a layer with the units on another axis; told if it differs."""
-    if not -z.ndim <= axis < z.ndim:
-        raise AliveError(
-            f"unit_axes has axis {axis} for {name}, whose pre-activations are of shape {list(z.shape)}",
-            f"Give an axis from {-z.ndim} to {z.ndim - 1}",
-        )
-    own = axis % z.ndim
-    grid = found.place
-    if isinstance(grid, Grid) and found.units and grid.units != (own,) and (grid.units or z.shape[own] > 1):
-        made = f" of {found.made_by}" if found.made_by else ""
-        warn(
-            f"unit_axes says axis {own} for {name}; its units{made} lie on {list(grid.units) or 'none'}: yours is taken"
-        )
-    rows = grid.points if isinstance(grid, Grid) else ()
-    known = found.points and isinstance(grid, Grid) and own not in rows
-    place = Grid(z.ndim, rows if known else (), (own,), z.shape[own], grid.points_fold if known else "")  # type: ignore[union-attr]
-    if known and prod(z.shape[d] for d in rows) == 0:
-        known = False
-    why = tuple(w for w in found.why if not w.startswith("units"))
-    if found.points and not known:
-        why = (*why, "points: the axis declared for the units holds them too")
-    return found._replace(place=place, points=known, units=True, why=why, axes=place.axes if known else None)

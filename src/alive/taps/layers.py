@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..functional.activations import Activation
-from ..provenance import Layout, Owners, Pairing, Tracker, read
+from ..provenance import INPUTS, Layout, Owners, Pairing, Tracker, read, tensors
 from .book import OTHERWISE, Book, Entry
 from .declared import Declared
 from .formulas import Step
@@ -18,7 +19,7 @@ from .kinds import RELU, is_of_losses, is_pre_activation
 from .names import Names, maker
 from .notes import Notes
 from .pass_state import Crossing, PassState
-from .paths import BOUND, OF_LOSSES, PARTS, SURE, UNSURE, guards_and_losses, of_data, perhaps_parts, through
+from .paths import BOUND, OF_LOSSES, PARTS, SURE, UNSURE, guards_and_losses, perhaps_parts
 from .records import Call, Place, Tap, Unseen, Watcher, label
 from .selecting import Selecting
 from .selections import DECLARE, LATENT
@@ -194,10 +195,11 @@ class Layers:
         state, notes = self.state, self.notes
         if isinstance(output, Tensor):
             notes.output = read(tracker.owners(output), output, state.points)
-        outputs = of_data(output, tracker)
+        outputs = [(t, o) for t in tensors(output) if (o := tracker.owners(t)).data]
         if not outputs:
             return
-        notes.through = through(state.crossings, outputs)
+        common = reduce(int.__and__, (o.crossed for _, o in outputs))
+        notes.through = frozenset(c.entry.name for k, c in enumerate(state.crossings) if common >> INPUTS + k & 1)
         for call, why in guards_and_losses(state.crossings, outputs, tracker):
             self.set_aside(call, why)
         aside = {name for name in notes.aside if name not in notes.unseen or notes.unseen[name].why != PARTS}

@@ -1,35 +1,24 @@
-"""What the end of a pass shows of its calls: which lie on every path to the output, and which are no layers at all."""
+"""What the end of a pass shows of its calls: which are no layers, but guards, terms of a loss, or parts of a layer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import reduce
 from math import prod
-from typing import Any
 
 from torch import Tensor
 
-from ..provenance import INPUTS, Owners, Tracker, tensors
+from ..provenance import INPUTS, Owners, Tracker
 from .pass_state import Crossing, PassState
 
 PARTS = "runs several times on rows of which it is not known whose they are: they may be parts of one layer"
 UNSURE, SURE, OF_LOSSES, BOUND = range(4)  # whether an activation is a layer: of losses and bounds, its use decides
-Outputs = list[tuple[Tensor, Owners]]
 
 
-def of_data(output: Any, tracker: Tracker) -> Outputs:
-    """The tensors of an output that depend on data, and their owners."""
-    return [(t, o) for t in tensors(output) if (o := tracker.owners(t)).data]
-
-
-def through(crossings: list[Crossing], outputs: Outputs) -> frozenset[str]:
-    """The names of the calls on every path to the outputs."""
-    common = reduce(int.__and__, (o.crossed for _, o in outputs))
-    return frozenset(call.entry.name for k, call in enumerate(crossings) if common >> INPUTS + k & 1)
-
-
-def guards_and_losses(crossings: list[Crossing], outputs: Outputs, tracker: Tracker) -> Iterator[tuple[Crossing, str]]:
-    """Calls that turn out to be no layers, by where they lead to, and why."""
+def guards_and_losses(
+    crossings: list[Crossing], outputs: list[tuple[Tensor, Owners]], tracker: Tracker
+) -> Iterator[tuple[Crossing, str]]:
+    """Calls that turn out to be no layers, by which of the outputs they lead to, and why."""
     families = tracker.families
     by_point = [o.behind for t, o in outputs if t.ndim and o.of_points(t)]
     reached = reduce(int.__or__, by_point, families.fed)

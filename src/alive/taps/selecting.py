@@ -74,14 +74,11 @@ class Selecting:
         tracker = self._state.tracker
         if self._state.sizes is not None:
             return
-        if tracker is None:
+        with self._state.quiet():
             choice = chosen_by(func, args, kwargs, out)
-            if choice is not None:
+            if choice is not None and tracker is None:
                 self._known(choice)
-            return
-        with tracker.quiet():
-            choice = chosen_by(func, args, kwargs, out)
-            if choice is not None:
+            elif choice is not None and tracker is not None:
                 self._wait(choice, tracker)
 
     def _known(self, choice: Choice) -> None:
