@@ -16,7 +16,7 @@ from ..data import calls, read
 from ..errors import AliveError
 from ..functional import Activation, State, classify
 from ..provenance import Grid, Layout, Pairing, Scattered, by_name
-from ..taps import NOTHING, Call, Declared, Tap, Taps, Watcher, bare
+from ..taps import UNDECLARED, Call, Declared, Tap, Taps, Watcher, bare
 from ..taps.book import OTHERWISE
 from ..taps.selections import CODE, EXPERT, UNIT
 from ..torch_private import DisableTorchFunction
@@ -42,7 +42,7 @@ def census(
     forward: Callable[[nn.Module, Any], Any] | None = None,
     point_axis: int | None = 0,
     layers: Sequence[str] = (),
-    declared: Declared = NOTHING,
+    declared: Declared = UNDECLARED,
 ) -> Census:
     """Count dead, linear and nonlinear units and points of a model over all of `data`, exactly, in one pass.
 

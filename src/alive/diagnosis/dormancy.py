@@ -17,7 +17,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from ..data import calls, read
 from ..errors import AliveError, expect, fault
 from ..provenance import Grid, Layout
-from ..taps import NOTHING, Call, Declared, Taps, Watcher, bare
+from ..taps import UNDECLARED, Call, Declared, Taps, Watcher, bare
 from ..torch_private import DisableTorchFunction
 from ..world import world_size
 from .backward import unfrozen
@@ -174,7 +174,7 @@ def dormancy(
     loss: Loss | None = None,
     layers: Sequence[str] = (),
     point_axis: int | None = 0,
-    declared: Declared = NOTHING,
+    declared: Declared = UNDECLARED,
 ) -> Dormancy:
     """Measure how much each unit tells the rest, over all of `data`; with a loss, also how much gradient it gets.
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..data import Data
 from ..errors import AliveError, expect
-from ..taps import NOTHING, Declared
+from ..taps import UNDECLARED, Declared
 from . import own, rectangle
 from .record import Preflight
 
@@ -28,7 +28,7 @@ def preflight(
     seed: int = 10,
     forward: Callable[[nn.Module, Any], Any] | None = None,
     point_axis: int | None = 0,
-    declared: Declared = NOTHING,
+    declared: Declared = UNDECLARED,
     name: str = "",
     source: str = "",
 ) -> Preflight:

@@ -21,7 +21,7 @@ from ..errors import AliveError
 from ..findings.signal import CUTS, is_cut_off
 from ..nn import initialise_, starts_for
 from ..screen import bars
-from ..taps import NOTHING, Declared
+from ..taps import UNDECLARED, Declared
 from .record import RISK, Preflight, Remedy, Shares, share
 
 STARTS = ("mirrored", "kaiming")
@@ -36,7 +36,7 @@ class Draws:
     seed: int
     forward: Callable[[nn.Module, Any], Any] | None = None
     point_axis: int | None = 0
-    declared: Declared = NOTHING
+    declared: Declared = UNDECLARED
 
     def network(self, number: int) -> nn.Module:
         """The network of one draw."""
@@ -62,7 +62,7 @@ def judged(
     seed: int,
     forward: Callable[[nn.Module, Any], Any] | None = None,
     point_axis: int | None = 0,
-    declared: Declared = NOTHING,
+    declared: Declared = UNDECLARED,
 ) -> Preflight:
     """Judge a network of the user's own, made anew for each draw unless it is the same each time."""
     torch.manual_seed(seed)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..errors import AliveError, expect, expect_one_of
 from ..functional import AGGREGATES, Separation
 from ..functional.separation import Means
-from ..taps import NOTHING, Declared, watchers
+from ..taps import UNDECLARED, Declared, watchers
 from ..world import Group
 from .multipliers import WEIGHT, Keys, Multipliers
 from .passes import Passes
@@ -78,7 +78,7 @@ class Jumpstart:
         include_output: bool = False,
         layers: Sequence[str] = (),
         point_axis: int | None = 0,
-        declared: Declared = NOTHING,
+        declared: Declared = UNDECLARED,
         selections: bool = True,
         every: int = 1,
         across_ranks: bool = True,

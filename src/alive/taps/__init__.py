@@ -1,6 +1,6 @@
 """Taps on the pre-activations of any module."""
 
-from .declared import NOTHING, Declared, Output
+from .declared import UNDECLARED, Declared, Output
 from .hooks import watchers
 from .models import bare
 from .records import Call, Tap, Unseen, Watcher
@@ -8,8 +8,8 @@ from .selections import NOUNS, Selection, Selects
 from .taps import Taps
 
 __all__ = [
-    "NOTHING",
     "NOUNS",
+    "UNDECLARED",
     "Call",
     "Declared",
     "Output",

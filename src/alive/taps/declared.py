@@ -118,4 +118,4 @@ class Declared:
         return found._replace(place=place, points=known, units=True, why=why, axes=place.axes if known else None)
 
 
-NOTHING = Declared()
+UNDECLARED = Declared()

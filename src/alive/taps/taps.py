@@ -23,7 +23,7 @@ from ..torch_private import FakeTensor, leave
 from .batch import Batch, shapes_of
 from .book import Book
 from .closed import Closed
-from .declared import NOTHING, Declared
+from .declared import UNDECLARED, Declared
 from .hooks import Mode, Rest, hooks_on, idle
 from .kinds import DECLARED, PLAIN
 from .layers import Layers
@@ -50,7 +50,7 @@ class Taps:
         *,
         layers: Sequence[str] = (),
         point_axis: int | None = 0,
-        declared: Declared = NOTHING,
+        declared: Declared = UNDECLARED,
     ) -> None:
         self._root = root = bare(model)
         expect([(isinstance(declared, Declared), f"declared is an alive.Declared(...), got {declared!r}")])
