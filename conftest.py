@@ -24,7 +24,7 @@ PLUGIN = Path(__file__).parent / "examples" / "alive-plugin"
 # `make quick` leaves out what starts a process, compiles or takes long, by what its file says; what it runs may not
 # start a process, and has no numba.
 QUICK = bool(os.environ.get("ALIVE_QUICK"))
-LONG_ROOMS = {"bestiary", "fleet", "fuzz", "hostile", "integrations", "selections"}
+LONG_ROOMS = {"bestiary", "fleet", "fuzz", "hostile", "integrations", "lab", "run", "selections"}
 HEAVY = re.compile(
     r"subprocess|multiprocessing|two_ranks|plug_in|torch\.compile|numba|\bfused\b|kernel|sweep|fleet|transformers|onnx"
     r"|alive_papers\.(?!networks|theorems|sets)|to_exported|certif|clinic|torchrun|\bslow\b|cure\(|given\("
@@ -49,6 +49,12 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if not QUICK or collection_path.suffix != ".py":
         return None
     return not LONG_ROOMS.isdisjoint(collection_path.parts) or bool(HEAVY.search(collection_path.read_text())) or None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A quick run has no numba, and that is no news."""
+    if QUICK:
+        config.addinivalue_line("filterwarnings", "ignore:the fast penalty")
 
 
 if QUICK:
