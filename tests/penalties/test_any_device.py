@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.utils import backend_registration
 
 from alive import Jumpstart
-from alive.functional import way
+from alive.functional import Separation, parts, way
+from alive.functional.extremes import Axes
 
 CASES = [f"{net.__name__} {weight} {mode}" for net in NETS for weight in WEIGHTS for mode in ("UP", "L")]
 
@@ -122,3 +123,33 @@ def test_a_layer_takes_few_operations(kind: str, forward: int, backward: int) ->
     )
     assert 0 < ours[0] - plain[0] <= 5 * forward
     assert 0 < ours[1] - plain[1] <= 5 * backward
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (1, 5), (4, 3, 6, 6), (0, 3)])
+@pytest.mark.parametrize("mode", ["U", "L"])
+@pytest.mark.parametrize("against", ["both", "death", "linearity"])
+def test_the_part_of_a_rank_is_the_plain_one(
+    shape: tuple[int, ...], mode: str, against: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ends, margins and gradients; the first of equal values stands for all of them."""
+    monkeypatch.setattr(way, "_ways", {})
+    monkeypatch.setattr(way, "_compiles", lambda z: False)
+    monkeypatch.setattr(parts, "_by_ends", lambda z: z.numel() > 0)
+    rule = Separation(mode=mode, against=against, ties="single")
+    z = torch.randn(shape).mul(2).round().div(4).requires_grad_()
+    with Ledger() as ledger:
+        part = parts.measure(z, rule, cutoff=-0.25)
+    if not len(z):
+        assert (part.ends == -torch.inf).all()
+        return
+    assert ledger.waits == []
+    ends, _ = parts.plain_ends(z, rule, Axes())
+    assert torch.equal(part.ends, ends)
+    weight = torch.randn_like(ends)
+    (mine,) = torch.autograd.grad((part.ends * weight).sum(), z)
+    (plain,) = torch.autograd.grad((ends * weight).sum(), z)
+    torch.testing.assert_close(mine, plain)
+    s = parts.slacks(part.ends, parts.against_death(part, rule).margins, rule)
+    top = ends[0] + 0.25 if 1 in rule.signs else None
+    expected = torch.zeros_like(s) if top is None else rule.shares[0] * torch.relu(1 - top)
+    torch.testing.assert_close(s, expected)

@@ -54,11 +54,13 @@ def measure(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int 
         values *= seen.shape[dim]
     dtype = torch.promote_types(z.dtype, torch.float32)
     signs, _, margins, _ = sides(rule, cutoff, dtype, z.device)
-    found = fused.measure(z, rule, unit_axis=unit_axis, point_axis=point_axis) if _by_ends(z) else None
+    by_ends = _by_ends(z)
+    found = fused.measure(z, rule, unit_axis=unit_axis, point_axis=point_axis) if by_ends and values > 1 else None
     if isinstance(found, Ends):
         ends = signs.unsqueeze(1) * found.values.to(dtype)
         return Part(ends, torch.ones_like(ends, dtype=torch.long), margins, values)  # the first of its ties
-    ends, ties = _Ends.apply(z, rule, axes, cutoff) if fused.applies(z) else plain_ends(z, rule, axes)
+    plain = by_ends or not fused.applies(z)
+    ends, ties = plain_ends(z, rule, axes) if plain else _Ends.apply(z, rule, axes, cutoff)
     return Part(ends, ties, margins, values)
 
 
