@@ -85,6 +85,26 @@ ONCE_WRONG = {  # without a word: the smallest program of each kind, and its bat
         ],
         [8],
     ),
+    "rows that experts chose, of points that are there twice": (
+        [
+            ("table", 390831267),
+            ("rows chosen", 729138546),
+            ("expert choice", 469658956),
+            ("two views of every point", 23388054),
+            ("plain", 1),
+        ],
+        [4],
+    ),
+    "rows that experts chose, all of one point": (
+        [
+            ("table", 1),
+            ("rows chosen", 670660838),
+            ("expert choice", 103532955),
+            ("two views of every point", 535233736),
+            ("head", 185963349),
+        ],
+        [3],
+    ),
     "chunks, another number in each batch": (
         [("table", 1), ("in chunks", 131141665), ("cross entropy", 292818496)],
         [2, 6, 6, 8],

@@ -56,6 +56,7 @@ class Owners(NamedTuple):
     noise    of a constant: whether it is made of numbers drawn in the pass
     inputs   bits of the inputs that its points are of (`Pairing`)
     moved    whether its points lie in another order, or other numbers, than in the inputs
+    among    of places that a sort or a top-k found among rows of points: the point of each row
     """
 
     point: Tensor
@@ -75,6 +76,7 @@ class Owners(NamedTuple):
     noise: bool = False
     inputs: int = 0
     moved: bool = False
+    among: Tensor | None = None
 
     @property
     def is_foreign(self) -> bool:

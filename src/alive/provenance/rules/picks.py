@@ -202,8 +202,8 @@ def scattered(op: Op, families: Families) -> Results:
     unit = into(o.unit, aligned(written.unit, x.ndim))
     if not (o.data or written.data) and asked.data:  # one-hot: the row belongs to the point of the index
         point = reduced(asked.point, [dim]) if index.ndim == x.ndim else nobody(x.ndim, LOST)
-    if adds and written.data and written.moved and _are_nodes(x, o, written, dim, families):
-        point = torch.arange(x.shape[dim], dtype=torch.int32).view([-1 if d == dim else 1 for d in range(x.ndim)])
+    if adds and x.ndim and (rows := _rows(asked, o, written, dim, x.shape[dim], families.points)) is not None:
+        point = rows.view([-1 if d == dim else 1 for d in range(x.ndim)])
     by_data = asked.data
     axis = x.ndim > 0 and (varies(o.unit, dim) or (written.unit.ndim == x.ndim and varies(written.unit, dim)))
     result = op.made(compact(point), compact(unit), *operands)
@@ -213,11 +213,14 @@ def scattered(op: Op, families: Families) -> Results:
     return result._replace(placed=result.placed or by_data, picked=picked)
 
 
-def _are_nodes(x: Tensor, base: Owners, sent: Owners, dim: int, families: Families) -> bool:
-    """Whether what points send to one another is summed up, for each point what it gets: then it is that point's."""
-    if x.shape[dim] != families.points or spread(sent.point) != [dim]:
-        return False
-    return not has_points(base) or spread(base.point) == [dim]
+def _rows(asked: Owners, base: Owners, sent: Owners, dim: int, size: int, points: int | None) -> Tensor | None:
+    """The points of rows that get a sum of what was sent to them: those that were chosen from, or each point's own."""
+    axes = spread(sent.point)
+    if not (sent.data and sent.moved) or not {*axes, *(spread(base.point) if has_points(base) else ())} <= {dim}:
+        return None
+    if asked.among is not None and len(asked.among) == size:
+        return asked.among
+    return torch.arange(size, dtype=torch.int32) if axes and size == points else None
 
 
 def _into_rows(own: Tensor, given: Tensor, dim: int, index: Tensor, size: int, adds: bool) -> Tensor:
@@ -289,7 +292,9 @@ def sorted_(op: Op, families: Families) -> Results:
     found = moved._replace(
         point=compact(moved.point), unit=compact(moved.unit), placed=o.placed or points, picked=o.picked or units
     )
-    return [found, found._replace(unit=nobody(index.ndim))]
+    alone = not units and has_points(o) and set(varying(o.point)) <= {dim}
+    among = compact(o.point).flatten().expand(x.shape[dim]) if alone else None
+    return [found, found._replace(unit=nobody(index.ndim), among=among)]
 
 
 def masked(op: Op, families: Families) -> Results:
