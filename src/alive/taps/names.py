@@ -69,9 +69,9 @@ def _units(runs: Runs) -> list[tuple[Hashable, int]]:
 
 
 def maker(made_by: str, runs: Runs | None) -> Hashable:
-    """Who makes these units: weights; or each of the layers that were put side by side, in this order."""
+    """Who makes these units: weights; or each of the layers that were put side by side, in any order."""
     beside = bool(runs) and all(isinstance(family, tuple) and family[0] == "cat" for family, _, _ in runs or ())
-    return (made_by, runs) if beside else made_by
+    return (made_by, frozenset(runs or ())) if beside else made_by
 
 
 def _are_kin(a: Runs, b: Runs) -> bool:
