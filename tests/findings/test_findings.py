@@ -21,7 +21,7 @@ from alive.findings.finding import BY_HAND
 from alive.findings.scale import FAR, LARGE, SMALL, UNEVEN, scale
 from alive.render import text
 from alive.render.sheet import census_sheet
-from alive.taps import Selects
+from alive.taps import Declared, Selects
 
 
 def dense(depth: int, width: int = 16, inputs: int = 4, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
@@ -358,7 +358,7 @@ class Book(nn.Module):
 @pytest.mark.parametrize("scored", [True, False])
 def test_what_shows_no_scores_is_not_to_be_lifted(scored: bool) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), Book(), Head())
-    told = census(model, X, **({} if scored else {"selects": {Book: Selects("code", count=9)}}))
+    told = census(model, X, declared=Declared() if scored else Declared(selects={Book: Selects("code", count=9)}))
     (said,) = [finding for finding in told.findings if finding.rule == "ALV016"]
     assert "of 9 codes are never chosen" in said.found
     assert any("Jumpstart" in line for _, code in said.options for line in code) is scored

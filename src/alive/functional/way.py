@@ -18,7 +18,7 @@ from .separation import Separation
 from .sweep.forms import LISTED, MARKED, TIED
 
 KNOWN = 512  # ways kept, before all are forgotten
-PRICE = "steps with the penalty take up to four times as long in thin networks, half as long again in wide ones"
+PRICE = "steps with the penalty take up to three times as long in thin networks, a third as long again in wide ones"
 
 
 @cache
