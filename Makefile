@@ -92,4 +92,4 @@ matrix: setup
 	mkdir -p build/matrix && cd build/matrix && $(RUN) ../../$(BIN)/python ../../tests/matrix.py
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/*.egg-info papers/src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
