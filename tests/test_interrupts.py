@@ -59,7 +59,7 @@ def environment():
         ("torch", 30, ["census", "5x4"]),
         ("torch", 2, ["demo"]),
         ("alive_papers.fleet.engine", 2, ["reproduce", "001-T1"]),
-        ("sklearn.datasets", 2, ["reproduce", "001-T1", "--threads", "1"]),
+        ("sklearn.datasets", 2, ["census", "5x4", "--data", "digits"]),
     ],
 )
 def test_while_it_loads(moment, presses, command, tmp_path):
