@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from documents import Block, blocks_in
 
+from alive.cli.sources import imports
 from alive_papers.benchmarks import penalty
 from alive_papers.experiments import EXPERIMENTS
 
@@ -74,6 +75,7 @@ def folder(tmp_path: Path) -> Path:
     np.savez(tmp_path / "data.npz", x=chance.normal(size=(40, 2)).astype("float32"), y=np.arange(40) % 2)
     np.savez(tmp_path / "counts.npz", x=chance.normal(size=(40, 2)), y=chance.integers(100, size=40))
     np.savez(tmp_path / "tokens.npz", input_ids=chance.integers(30, size=(12, 6)))
+    (tmp_path / "points.svm").write_text("".join(f"{n % 2} 1:{n / 9:.3f} 2:{n % 3}\n" for n in range(20)))
     table = np.c_[chance.normal(size=(30, 2)), chance.normal(size=30)]
     for name in ("table.csv", "houses.csv"):
         np.savetxt(tmp_path / name, table, delimiter=",", header="rooms,area,price", comments="")
@@ -95,6 +97,7 @@ def answer(alive, monkeypatch, request) -> Callable[[list[str], bool], tuple[int
             done = typed(words, Path.cwd(), request.getfixturevalue("plug_in") if plugged else "")
             return done.returncode, done.stdout, done.stderr
         sys.modules.pop("mine", None)  # the file may have been written anew
+        imports._module.cache_clear()
         return alive(*_cut_short(words))
 
     return run
