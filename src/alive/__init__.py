@@ -5,11 +5,11 @@ The public names load on first use, so that importing alive costs nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ._version import __version__
-from .errors import AliveError, near
+from .errors import AliveError
+from .rooms import load_on_use
 
 if TYPE_CHECKING:
     from . import cures as cures
@@ -28,70 +28,16 @@ if TYPE_CHECKING:
     from . import taps as taps
     from . import theory as theory
     from . import train as train
-    from .diagnosis import Census
-    from .diagnosis.census import census
-    from .diagnosis.dormancy import dormancy
+    from .diagnosis import Census, census, dormancy
     from .forecast import preflight
     from .functional import Activation
     from .history import watch
     from .nn import Standardise, initialise_, with_batch_norm
     from .penalties import Jumpstart, Schedule, VANController
     from .race import cure
-    from .surgery import load_shrunk, save_shrunk, to_farkas, to_onnx, with_skips
-    from .surgery.fold import fold
-    from .surgery.phase_out import phase_out
-    from .surgery.revive.operate import revive
-    from .surgery.shrink.operate import shrink
+    from .surgery import fold, load_shrunk, phase_out, revive, save_shrunk, shrink, to_farkas, to_onnx, with_skips
     from .taps import Declared, Output, Selects, Taps
     from .theory import certify
-
-_HOME = {
-    "Activation": "functional",
-    "Census": "diagnosis",
-    "Declared": "taps",
-    "Jumpstart": "penalties",
-    "Output": "taps",
-    "Schedule": "penalties",
-    "Selects": "taps",
-    "Standardise": "nn",
-    "Taps": "taps",
-    "VANController": "penalties",
-    "census": "diagnosis",
-    "certify": "theory",
-    "cure": "race",
-    "dormancy": "diagnosis",
-    "fold": "surgery",
-    "initialise_": "nn",
-    "load_shrunk": "surgery",
-    "phase_out": "surgery",
-    "preflight": "forecast",
-    "revive": "surgery",
-    "save_shrunk": "surgery",
-    "shrink": "surgery",
-    "to_farkas": "surgery",
-    "to_onnx": "surgery",
-    "watch": "history",
-    "with_batch_norm": "nn",
-    "with_skips": "surgery",
-}
-_ROOMS = (
-    "cures",
-    "data",
-    "diagnosis",
-    "findings",
-    "forecast",
-    "functional",
-    "history",
-    "load",
-    "nn",
-    "penalties",
-    "race",
-    "render",
-    "surgery",
-    "taps",
-    "theory",
-    "train",
-)
 
 __all__ = [
     "Activation",
@@ -125,15 +71,4 @@ __all__ = [
     "with_skips",
 ]  # `import *` keeps your nn
 
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f".{name}", __name__)
-    if name in _HOME:
-        return getattr(import_module(f".{_HOME[name]}", __name__), name)
-    hint = "" if name.startswith("_") else f": {near(name, __dir__())}"
-    raise AttributeError(f"module 'alive' has no attribute {name!r}{hint}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *_ROOMS])
+load_on_use(__name__)

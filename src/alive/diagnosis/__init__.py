@@ -1,11 +1,16 @@
 """Diagnosis: what is dead, where, and what to do."""
 
-from .census import census
-from .dormancy import Dormancy, dormancy
-from .gathered import gather
-from .limits import Limit
-from .record import Census, LayerCensus, Tally
-from .signal import Signal
+from typing import TYPE_CHECKING
+
+from ..rooms import load_on_use
+
+if TYPE_CHECKING:
+    from .census import census
+    from .dormancy import Dormancy, dormancy
+    from .gathered import gather
+    from .limits import Limit
+    from .record import Census, LayerCensus, Tally
+    from .signal import Signal
 
 __all__ = [
     "Census",
@@ -18,3 +23,5 @@ __all__ = [
     "dormancy",
     "gather",
 ]
+
+load_on_use(__name__)

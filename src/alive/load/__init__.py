@@ -1,6 +1,13 @@
 """Written networks read back as modules of torch, so that a census can watch every activation: .pt2 and .onnx."""
 
-from .exported import from_exported
-from .onnx import from_onnx
+from typing import TYPE_CHECKING
+
+from ..rooms import load_on_use
+
+if TYPE_CHECKING:
+    from .exported import from_exported
+    from .onnx import from_onnx
 
 __all__ = ["from_exported", "from_onnx"]
+
+load_on_use(__name__)

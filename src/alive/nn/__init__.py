@@ -1,13 +1,18 @@
 """Layers for a model of your own, how weights start, and dropout that fades away."""
 
-from .dropout import AnnealedDropout, set_epoch
-from .farkas import FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear
-from .init import INITIALISERS, initialise_, starts_for
-from .lsuv import FITTED, lsuv_
-from .norms import Standardise, with_batch_norm
-from .rectangular import Rectangular, RectangularConv, parse_rectangle
-from .tailored import leaky_gain, tailored_slope
-from .van import VANBlock
+from typing import TYPE_CHECKING
+
+from ..rooms import load_on_use
+
+if TYPE_CHECKING:
+    from .dropout import AnnealedDropout, set_epoch
+    from .farkas import FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear
+    from .init import INITIALISERS, initialise_, starts_for
+    from .lsuv import FITTED, lsuv_
+    from .norms import Standardise, with_batch_norm
+    from .rectangular import Rectangular, RectangularConv, parse_rectangle
+    from .tailored import leaky_gain, tailored_slope
+    from .van import VANBlock
 
 __all__ = [
     "FITTED",
@@ -30,3 +35,5 @@ __all__ = [
     "tailored_slope",
     "with_batch_norm",
 ]
+
+load_on_use(__name__)

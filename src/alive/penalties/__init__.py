@@ -1,9 +1,16 @@
 """What keeps a model alive while it trains: penalties, and multipliers that phase its skips out."""
 
-from .by_name import PENALTIES, attached
-from .jumpstart import Jumpstart
-from .pull import pull
-from .schedule import Schedule
-from .van import VANController
+from typing import TYPE_CHECKING
+
+from ..rooms import load_on_use
+
+if TYPE_CHECKING:
+    from .by_name import PENALTIES, attached
+    from .jumpstart import Jumpstart
+    from .pull import pull
+    from .schedule import Schedule
+    from .van import VANController
 
 __all__ = ["PENALTIES", "Jumpstart", "Schedule", "VANController", "attached", "pull"]
+
+load_on_use(__name__)

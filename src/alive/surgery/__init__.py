@@ -1,12 +1,17 @@
 """Change a model: to Farkas layers, without its skips, folded to a plain network, shrunk; its dead units reset."""
 
-from .add_skips import with_skips
-from .export import Exported, to_exported, to_onnx
-from .farkas import to_farkas, to_plain
-from .fold import Folded, fold, refresh_batch_norm_
-from .phase_out import phase_out
-from .revive import ContinualBackprop, Part, Wires, revive
-from .shrink import Shrunk, load_shrunk, save_shrunk, shrink
+from typing import TYPE_CHECKING
+
+from ..rooms import load_on_use
+
+if TYPE_CHECKING:
+    from .add_skips import with_skips
+    from .export import Exported, to_exported, to_onnx
+    from .farkas import to_farkas, to_plain
+    from .fold import Folded, fold, refresh_batch_norm_
+    from .phase_out import phase_out
+    from .revive import ContinualBackprop, Part, Wires, revive
+    from .shrink import Shrunk, load_shrunk, save_shrunk, shrink
 
 __all__ = [
     "ContinualBackprop",
@@ -28,3 +33,5 @@ __all__ = [
     "to_plain",
     "with_skips",
 ]
+
+load_on_use(__name__)

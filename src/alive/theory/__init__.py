@@ -1,10 +1,15 @@
 """The papers' theorems as functions one can call and check."""
 
-from .birth import Birth, Estimate, birth
-from .certificates import Certificate, certify
-from .merging import arriving, spreads
-from .probability import depth_for, layer_dead, network_dead, point_dead, some_unit_dead, width_for
-from .verification import Verification, verify
+from typing import TYPE_CHECKING
+
+from ..rooms import load_on_use
+
+if TYPE_CHECKING:
+    from .birth import Birth, Estimate, birth
+    from .certificates import Certificate, certify
+    from .merging import arriving, spreads
+    from .probability import depth_for, layer_dead, network_dead, point_dead, some_unit_dead, width_for
+    from .verification import Verification, verify
 
 __all__ = [
     "Birth",
@@ -23,3 +28,5 @@ __all__ = [
     "verify",
     "width_for",
 ]
+
+load_on_use(__name__)

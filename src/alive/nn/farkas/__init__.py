@@ -1,8 +1,13 @@
 """Farkas layers: one unit of every layer is active at every input, by construction."""
 
-from .conv import FarkasConv1d, FarkasConv2d, FarkasConv3d
-from .layers import Farkas, FarkasAggregate, FarkasLinear, Weighted
-from .plain import guarantees, materialised
+from typing import TYPE_CHECKING
+
+from ...rooms import load_on_use
+
+if TYPE_CHECKING:
+    from .conv import FarkasConv1d, FarkasConv2d, FarkasConv3d
+    from .layers import Farkas, FarkasAggregate, FarkasLinear, Weighted
+    from .plain import guarantees, materialised
 
 __all__ = [
     "Farkas",
@@ -15,3 +20,5 @@ __all__ = [
     "guarantees",
     "materialised",
 ]
+
+load_on_use(__name__)

@@ -1,7 +1,14 @@
 """Reset dead units of a model in place, with the optimiser's state."""
 
-from .operate import revive
-from .renewal import ContinualBackprop
-from .wires import Part, Wires
+from typing import TYPE_CHECKING
+
+from ...rooms import load_on_use
+
+if TYPE_CHECKING:
+    from .operate import revive
+    from .renewal import ContinualBackprop
+    from .wires import Part, Wires
 
 __all__ = ["ContinualBackprop", "Part", "Wires", "revive"]
+
+load_on_use(__name__)
