@@ -83,11 +83,15 @@ def _made(case: Case) -> tuple[nn.Module, Any]:
 
 
 def in_doubles(case: Case) -> Case:
-    """The same in double precision."""
+    """The same in double precision, a little moved, so that nothing is equal by rounding alone, as zeros by a norm."""
 
     def make() -> tuple[nn.Module, Any]:
         model, data = case.make()
-        return model.double(), tree_map_only(Tensor, lambda x: x.double() if x.is_floating_point() else x, data)
+        model = model.double()
+        with torch.no_grad():
+            for p in model.parameters():
+                p += 1e-3 * torch.randn_like(p)
+        return model, tree_map_only(Tensor, lambda x: x.double() if x.is_floating_point() else x, data)
 
     return replace(case, make=make)
 
@@ -551,10 +555,11 @@ def _explained(measured: Term, found: list[Term], warned: list[str]) -> Found:
     """right if all terms are there; told if some are left out, with a warning."""
     if _is_sum(measured, found):
         return Found("right")
-    true = sum(t.value for t in found)
-    same = math.isclose(true, measured.value, rel_tol=1e-4)
-    why = f"value {measured.value:.6g}, true {true:.6g}{f', {ANOTHER}' * same}"
-    told = bool(warned) and any(_is_sum(measured, some) for some in _left(measured, found))
+    ways: list[Sequence[Term]] = [found, *(_left(measured, found) if warned else ())]
+    values = [sum(t.value for t in some) for some in ways]
+    same = any(math.isclose(value, measured.value, rel_tol=1e-4) for value in values)
+    why = f"value {measured.value:.6g}, true {values[0]:.6g}{f', {ANOTHER}' * same}"
+    told = any(_is_sum(measured, some) for some in ways[1:])
     return Found("told" if told else "silent", "; ".join([why, *warned]))
 
 

@@ -31,7 +31,58 @@ MIXES = {
     "sorted(",
 }
 CHANCE = {"rand", "dropout"}
-ONCE_WRONG = {  # without a word: the smallest program of each kind, and its batches
+ONCE_WRONG = {  # without a word: the smallest program of each kind, its batches, and the seed where that matters
+    "numbers of copied weights, where points are unknown": (
+        [("table", 1), ("pairs of points", 714670834), ("a weight copied over the points", 202270586), ("plain", 1)],
+        [2],
+        60270,
+    ),
+    "a sum over one feature, behind a head of each batch": (
+        [
+            ("table", 1),
+            ("a head by an integer", 268986207),
+            ("a weight copied over the points", 882690177),
+            ("plain", 1),
+        ],
+        [3, 4, 3, 6],
+        64040,
+    ),
+    "weights by row, by what threads made": (
+        [
+            ("table", 1),
+            ("in threads", 363861723),
+            ("windows of a sequence", 629373349),
+            ("weights stacked and gathered", 208200338),
+            ("plain", 1),
+        ],
+        [8],
+        74574,
+    ),
+    "a chunk as large as a batch before": (
+        [("table", 457697243), ("in chunks", 260688029), ("plain", 1)],
+        [2, 3, 1, 7],
+        72194,
+    ),
+    "chunks of nobody known, after a batch of one point": (
+        [("table", 685104111), ("a support set", 538138980), ("in chunks", 268515251), ("plain", 1)],
+        [1, 6],
+        74464,
+    ),
+    "gradient of a norm of what is dead, to float precision": (
+        [("images", 695131753), ("a list of states", 75793884), ("normalised activations", 694120071), ("plain", 1)],
+        [8],
+        70391,
+    ),
+    "loss of several rows of the one point that was chosen": (
+        [
+            ("table", 118854915),
+            ("rows chosen", 375310647),
+            ("cut by lengths", 27077274),
+            ("cross entropy", 812925020),
+        ],
+        [2],
+        100678,
+    ),
     "cross entropy of what threads made": (
         [("table", 23641362), ("in threads", 797803979), ("cross entropy", 395266236)],
         [8],
@@ -192,7 +243,8 @@ def expect_truth(seeds: Iterable[int]) -> None:
 
 @pytest.mark.parametrize("kind", ONCE_WRONG)
 def test_what_was_once_wrong_without_a_word_is_not(kind: str) -> None:
-    found = outcome(Whole(0, *ONCE_WRONG[kind]))
+    choices, sizes, *seed = ONCE_WRONG[kind]
+    found = outcome(Whole(*(seed or [0]), choices, sizes))
     assert found.word in ("right", "told"), str(found)
 
 

@@ -180,9 +180,9 @@ class _Seen(NamedTuple):
         signal = replace(self.signal.plus(other.signal), points=self.signal.points)
         return self._replace(top=top, bottom=bottom, states=states, signal=signal)
 
-    def unclear(self) -> _Seen:
+    def unclear(self, why: str = OTHERWISE) -> _Seen:
         """The same, where nothing can be told of its points and units."""
-        layout = self.tap.layout._replace(points=False, units=False, why=(f"points and units: {OTHERWISE}",))
+        layout = self.tap.layout._replace(points=False, units=False, why=(f"points and units: {why}",))
         nothing: dict[str, Any] = {"top": None, "bottom": None, "states": None, "signal": UNMEASURED}
         return self._replace(tap=self.tap._replace(layout=layout), values=layout.place.width, **nothing)
 
@@ -211,6 +211,7 @@ class _Counter(Watcher):
         self.keep_points, self.point_axis, self.backward = keep_points, point_axis, backward
         self.points = 0
         self.seen: dict[str, _Seen] = {}
+        self.met: set[str] = set()  # the names of all layers so far
 
     def take(self, run: _Run) -> _Both:
         """Run the model on a batch, and count."""
@@ -234,8 +235,13 @@ class _Counter(Watcher):
             self.backward.run(output, calls.targets(run.batch, run.model), run.points, self.point_axis)
             for name, seen in self.seen.items():
                 self.seen[name] = seen._replace(signal=self.backward.arrived(name, seen.signal))
-        for name in run.taps.notes.aside:
-            self.seen.pop(name, None)
+        unseen = run.taps.notes.unseen
+        for name in run.taps.notes.aside & self.seen.keys():
+            if name in self.met and name in unseen:  # it was a layer in a batch before
+                self.seen[name] = self.seen[name].unclear(f"it {unseen[name].why}")
+            else:
+                del self.seen[name]
+        self.met.update(self.seen)
         paired = self.count(run.taps, given, told)
         inputs = reduce(int.__or__, (seen.tap.inputs for seen in self.seen.values()), 0)
         if not run.taps.book.pairing.open(inputs):

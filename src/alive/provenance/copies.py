@@ -35,7 +35,7 @@ def recipe(op: Op, which: int) -> Recipe | None:
         return None
     recipes = [o.made for _, o in found if o.made is not None]
     depth = 1 + max((made.depth for made in recipes), default=0)
-    asked = [t for t, o in found if o.data and not o.is_foreign and o.made is None]
+    asked = [t for t, o in found if o.data and o.made is None and (t.is_floating_point() or not o.is_foreign)]
     if depth > DEEP or any(t.is_floating_point() or t.dtype == torch.bool or t.ndim != 1 for t in asked):
         return None
     chosen = max([*map(len, asked), *(made.chosen for made in recipes)], default=0)

@@ -14,7 +14,7 @@ from ..torch_private import storage_id
 from .copies import ranked, signatures
 from .memo import Memo
 from .op import Op
-from .owners import INPUTS, LOST, NONE, refined
+from .owners import INPUTS, LOST, NONE, compact, refined
 
 KEEPS = frozenset(
     [
@@ -81,6 +81,7 @@ class Families:
         self.targets = 0  # bits of the activations whose results met a number of its own for each point
         self.fed = 0  # bits of the activations whose results were weighted again, and of tensors of the batch that were
         self.inputs = 0  # the bits of tensors of the batch
+        self.contracts = False  # whether what runs is a sum over an axis of size 1, as einsum makes a product of
         self.sums: set[tuple[int, int]] = set()  # what was added to what, by the bits behind both
 
     def is_compared(self, k: int, behind: int, outputs: Sequence[int] = ()) -> bool:
@@ -167,10 +168,15 @@ class Families:
         """Unit of a sum."""
         return self.memo("refined", (a, b), lambda: refined(a, b, self.summed))
 
-    def one_by_one(self, op: Op, weight: Tensor) -> Tensor:
-        """A unit for each number of a weight."""
-        unit = self.fresh(op, weight, weight.numel(), 1, 0)
-        self._single.add(int(unit[0]))
+    def one_by_one(self, op: Op, weight: Tensor) -> Tensor | None:
+        """A unit for each number of a weight, in its shape: one for all copies; None where these are not known."""
+        copied = self.copies(op, weight, [])
+        if copied is not None:
+            return compact(copied.view(weight.shape))
+        if any(n > 1 and not step for n, step in zip(weight.shape, weight.stride(), strict=True)):
+            return None
+        unit = self.fresh(op, weight, weight.numel(), 1, 0).view(weight.shape)
+        self._single.add(int(unit.min()))
         return unit
 
     def of_sum(self, unit: Tensor, axes: Sequence[int]) -> Tensor | None:

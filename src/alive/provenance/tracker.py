@@ -165,6 +165,15 @@ class Tracker(TorchDispatchMode):
         finally:
             self._judged -= 1
 
+    @contextmanager
+    def contracting(self) -> Iterator[None]:
+        """Inside, products are sums over an axis that holds one entry."""
+        self.families.contracts = True
+        try:
+            yield
+        finally:
+            self.families.contracts = False
+
     def family(self, owners: Owners) -> Family | None:
         """The operation that made the units of a tensor: the last one, where there are several."""
         return self.families.memo("last", (owners.unit,), lambda: self.families.last(owners.unit))

@@ -27,6 +27,7 @@ class Entry(NamedTuple):
     name: str
     layout: Layout | None
     shape: tuple[int, ...]
+    points: int  # of the pass
     mark: Mark | None  # of the pass before it; None where that is not seen
     where: str = ""  # the line of the user's that calls it
     noun: str = "unit"
@@ -38,7 +39,8 @@ class Entry(NamedTuple):
     def fits(self, z: Tensor, points: int) -> bool:
         """Whether another tensor can lie as this one did."""
         layout = self.layout
-        return layout is None or z.shape == self.shape or (layout.fixed and layout.fits(z, points))
+        same = z.shape == self.shape and points == self.points
+        return layout is None or same or (layout.fixed and layout.fits(z, points))
 
 
 class Book:
@@ -115,7 +117,7 @@ class Book:
         if not known:
             return None
         if mark is None or look is None:  # nothing is seen of what leads there
-            fit = [entry for entry, _ in reversed(known.values()) if entry.shape == z.shape or entry.fits(z, points)]
+            fit = [entry for entry, _ in reversed(known.values()) if entry.fits(z, points)]
             return next((entry for entry in fit if entry.shape == z.shape), fit[0] if fit else None)
         same = known.get(mark)
         if same is not None:

@@ -105,6 +105,9 @@ class Mode(TorchFunctionMode):
             return state.masks.note(func, args, kwargs, self._masked(func, args, kwargs))
         if state.sizes is not None and func not in READERS and func not in UNIT_AXIS:
             state.sizes.moved(func)
+        if func is torch.einsum and state.tracker is not None and _sums_one(*args):
+            with state.tracker.contracting():
+                return func(*args, **kwargs)
         return func(*args, **kwargs)
 
     def _masked(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -125,11 +128,29 @@ class Mode(TorchFunctionMode):
         return run()
 
 
+def _sums_one(equation: Any, *operands: Any) -> bool:
+    """Whether einsum sums over axes that hold one entry each, and no others: it does so by a product."""
+    if not isinstance(equation, str):
+        return False
+    operands = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    given, _, out = equation.replace(" ", "").replace("...", "").partition("->")
+    out = out if "->" in equation else "".join(letter for letter in given if given.count(letter) == 1)
+    whole = "..." in equation
+    sizes = {
+        letter: t.shape[k]
+        for letters, t in zip(given.split(","), operands, strict=False)
+        for k, letter in enumerate(letters)
+        if not whole or t.ndim == len(letters)
+    }
+    summed = [size for letter, size in sizes.items() if letter not in out]
+    return bool(summed) and set(summed) == {1}
+
+
 @cache
 def _tells_nothing(func: Any) -> bool:
-    """Whether a function is neither an activation, nor a part of one, nor a choice."""
+    """Whether a function is neither an activation, nor a part of one, nor a choice, nor read by its arguments."""
     tables: tuple[Container[Any], ...] = (READERS, MASKS, POINTWISE, CHOOSERS, READS)
-    return func is not Tensor.__getitem__ and not any(func in table for table in tables)
+    return func not in (Tensor.__getitem__, torch.einsum) and not any(func in table for table in tables)
 
 
 class _Hook:

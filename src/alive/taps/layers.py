@@ -136,6 +136,12 @@ class Layers:
         """What is known of a call in a pass that is not followed."""
         return self.book.find(base, number, z, self.state.points, self.state.mark(z), self.state.trace.look)
 
+    def entry(self, name: str, layout: Layout | None, z: Tensor, **more: Any) -> Entry:
+        """The entry of a call on z, which comes now unless another mark is among the rest."""
+        if "mark" not in more:
+            more["mark"] = self.state.mark(z)
+        return Entry(name, layout, tuple(z.shape), self.state.points, **more)
+
     def look_up(self, base: str, number: int, z: Tensor) -> Entry:
         """Name and layout of a call in a pass that is not followed: known from before, or told by sizes."""
         known = self.find(base, number, z)
@@ -143,13 +149,13 @@ class Layers:
             return known
         name, sizes = base if number == 1 else f"{base}#{number}", self.state.sizes
         if sizes is not None:
-            return Entry(name, sizes.layout(z, self.state.points, self.point_axis), tuple(z.shape), None)
+            return self.entry(name, sizes.layout(z, self.state.points, self.point_axis), z, mark=None)
         self.book.miss()
-        return Entry(name, Layout.unknown(z, OTHERWISE), tuple(z.shape), None)
+        return self.entry(name, Layout.unknown(z, OTHERWISE), z, mark=None)
 
     def pass_by(self, base: str, number: int, z: Tensor) -> Entry:
         """A call in a pass that is followed is no layer."""
-        entry = Entry(base, None, tuple(z.shape), self.state.mark(z))
+        entry = self.entry(base, None, z)
         self.book.note(base, number, entry)
         return entry
 
@@ -159,8 +165,8 @@ class Layers:
             self.notes.idle[base] = None
             return self.pass_by(base, number, z)
         name, layout, before = self.lay_out(base, z, owners, number)
-        entry = Entry(name, layout, tuple(z.shape), self.state.mark(z), self.stack.line())
-        entry = entry._replace(inputs=owners.inputs, several=before is not None)
+        several = before is not None
+        entry = self.entry(name, layout, z, where=self.stack.line(), inputs=owners.inputs, several=several)
         if before is not None:
             self.book.is_one_of_several(base, before)
         self.book.note(base, number, entry)

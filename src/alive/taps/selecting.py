@@ -172,7 +172,7 @@ class Selecting:
     def _settle(self, each: Waiting, tracker: Tracker, apart: bool, said: Sequence[Owners]) -> None:
         layers, choice, key = self._layers, each.choice, (each.base, each.number)
         uses = tracker.choices.uses(each.bit)
-        units, shape = has_units(each.owners, choice.dim), tuple(choice.z.shape)
+        units = has_units(each.owners, choice.dim)
         try:
             noun, why = ("", "") if each.bit & self._passed_on else meaning(each, tracker, said)
         except Exception as error:
@@ -183,7 +183,7 @@ class Selecting:
         if not noun:
             if why:
                 layers.notes.tell(each.base, why, each.path)
-            layers.book.note(each.base, each.number, Entry(each.base, None, shape, each.mark))
+            layers.book.note(each.base, each.number, layers.entry(each.base, None, choice.z, mark=each.mark))
             return
         owners = each.owners if units else by_axis(each, uses.get(LOOKS_UP) or uses[STACKED], tracker)
         if tracker.choices.is_of_several_tables(each.bit):
@@ -191,7 +191,9 @@ class Selecting:
         name, layout, _ = layers.lay_out(each.base, choice.z, owners)
         taken = tracker.choices.taken(each.bit)
         ranks = ranks_of(taken, choice)
-        entry = Entry(name, layout, shape, each.mark, each.where, noun, self._floors.get(each.bit), ranks)
+        floor = self._floors.get(each.bit)
+        known: dict[str, Any] = {"mark": each.mark, "where": each.where, "noun": noun, "floor": floor, "ranks": ranks}
+        entry = layers.entry(name, layout, choice.z, **known)
         choice = choice._replace(taken=None if bool(taken.all()) else taken)
         selection = choice.selection(noun, entry.floor)
         decoded = tracker.choices.decoded(each.bit, choice.z.numel())
@@ -258,7 +260,7 @@ class Selecting:
             return layers.pass_by(base, number, scores)
         self._passed_on |= tracker.owners(seen.gate.mask).choice
         name, layout, _ = layers.lay_out(base, scores, owners)
-        entry = Entry(name, layout, tuple(scores.shape), self._state.mark(scores), self._stack.line(), LATENT)
+        entry = layers.entry(name, layout, scores, where=self._stack.line(), noun=LATENT)
         layers.book.note(base, number, entry)
         return entry
 
@@ -321,7 +323,7 @@ class Selecting:
         name, layout, _ = self._layers.lay_out(place.path, scores, owners)
         if isinstance(place.selects, Implicit):  # two rows of all points, and nothing is asked of them
             layout = layout._replace(why=())
-        entry = Entry(name, layout, tuple(scores.shape), self._state.mark(scores), noun=place.selects.noun)
+        entry = self._layers.entry(name, layout, scores, noun=place.selects.noun)
         self._layers.book.note(place.path, number, entry)
         return entry
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 from torch import Tensor
@@ -46,19 +45,22 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     is_lost = point.numel() and int(point.max()) == LOST
     unsure = bool(is_lost or any(o.is_outside for o in data))
     constants = [(t, op.of(t)) for t in operands if not op.of(t).data]
-    if any(_meets_each(t, own, point, unit, families.points, unsure=unsure) for t, own in constants):
+    few = unsure or any(o.moved for o in data)
+    if any(_meets_each(t, own, point, unit, families.points, unsure=few) for t, own in constants):
         more["pure"] = False  # a number for each point that did not come with the batch, as targets
         _meet_targets(data, families)
     if op.name.rstrip("_") in ("rsub", *ADDS) and any(_is_number(op[name]) for name in ("self", "other")):
         more["pure"] = False  # a margin, as in 1 - u
     rows = families.points if unsure else None
     is_known = unit.numel() and int(unit.max()) != LOST
-    if is_known and (axis := _spread_along(op, operands, point, unit, rows)) is not None:
-        alike = unsure and any(_varies(t, axis) for t in operands if op.of(t).data)  # by chance, maybe
-        own = None if alike else _own_units(op, operands, point, unit, families)
+    axis = _spread_along(op, operands, point, unit, rows) if is_known else None
+    contracts = op.name == "mul" and families.contracts and any(o.weight for o in owners)
+    if contracts or axis is not None:
+        alike = unsure and any(_varies(t, axis) for t in operands if op.of(t).data) if axis is not None else False
+        own = None if alike else _own_units(op, operands, point, unit, families)  # alike may be by chance
         unit = nobody(ndim, LOST) if own is None else own
         if own is None and not alike:
-            more["why"] = f"values are spread along axis {axis} and each copy is changed by numbers of its own"
+            more["why"] = "copies of a value are changed by numbers of their own"
         elif own is not None:
             more |= WEIGHTED
     if is_lost:
@@ -75,7 +77,7 @@ def _meets_each(t: Tensor, own: Owners, point: Tensor, unit: Tensor, points: int
     """Whether a constant has a number for each point; where none is known, for as many rows as there are points.
 
     Where there is one point, one number that the pass made may be its own; and where the rows may be any points, as of
-    what came from outside, all that it made.
+    what came from outside, or are of those that were chosen, of which one may be left, all that it made.
     """
     made = not (own.weight or own.tables)
     if point.numel() > 1:
@@ -84,7 +86,7 @@ def _meets_each(t: Tensor, own: Owners, point: Tensor, unit: Tensor, points: int
         return made
     rows = [t.shape[d] for d in range(-t.ndim, 0) if _varies(t, d) and unit.shape[d] == 1]
     known = point.numel() and 0 <= int(point) < LOST
-    return not known and (points in rows or bool(unsure and made and rows))
+    return bool(unsure and made and rows) or (not known and points in rows)
 
 
 def _meet_targets(data: Sequence[Owners], families: Families) -> None:
@@ -131,17 +133,14 @@ def _own_units(op: Op, operands: Sequence[Tensor], point: Tensor, unit: Tensor, 
     weights = [t for t in operands if op.of(t).weight]
     if op.name.rstrip("_") not in SPREADS or len(weights) != 1 or len(operands) > 2:
         return None
-    ndim, w = point.ndim, weights[0]
-    shape = [w.shape[d] if _varies(w, d) else 1 for d in range(-min(ndim, w.ndim), 0)]
-    own = [1] * (ndim - len(shape)) + shape
-    rows = varying(point)  # in which the units may change, as experts do
-    if (
-        prod(own) != w.numel()
-        or any(own[d] > 1 for d in rows)
-        or any(own[d] == 1 for d in varying(unit) if d not in rows)
-    ):
+    own = families.one_by_one(op, weights[0])
+    if own is None:
         return None
-    return families.one_by_one(op, w).view(own)
+    own, rows = aligned(own, point.ndim), varying(point)  # in which the units may change, as experts do
+    left_out = [d for d in varying(unit) if own.shape[d] == 1 and d not in rows]
+    if any(own.shape[d] > 1 for d in rows) or (left_out and not families.contracts):
+        return None
+    return own
 
 
 def _varies(t: Tensor, axis: int) -> bool:
