@@ -30,7 +30,7 @@ LINKS = [
 
 @pytest.fixture(scope="module")
 def engine(browser, page):
-    browser.open(page)
+    browser.open(f"{page}#epoch=0")
     return browser
 
 

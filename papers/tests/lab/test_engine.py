@@ -18,7 +18,7 @@ CLOSE = 1e-7
 
 @pytest.fixture(scope="module")
 def engine(browser, page):
-    browser.open(page)
+    browser.open(f"{page}#epoch=0")
     return browser
 
 

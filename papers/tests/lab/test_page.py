@@ -50,7 +50,7 @@ def at(browser, page):
     seen = {"console": browser.console, "requests": browser.requests}
 
     def go(link="", until=RESTS):
-        browser.open(f"{page}#{link}" if link else page)
+        browser.open(f"{page}#{link or 'epoch=0'}")
         browser.ask(HELPERS)
         browser.until(until)
         return browser
@@ -76,6 +76,30 @@ def test_the_page_shows_a_network_that_was_born_dead(at):
     assert units[0] > 150
     assert points == [85, 0, 0, 85]
     assert tab.ask("text('#presets')") == "".join(preset["title"] for preset in presets(tab))
+
+
+def test_the_page_opens_on_a_network_that_learns(at, browser, page):
+    browser.open(page)
+    browser.ask(HELPERS)
+    browser.until("word() === 'Pause' && parseFloat(scores()['training accuracy']) > 90", 120)
+    assert "learning now" in browser.ask("text('#sentence')")
+    assert "dead while it is zero for every point" in " ".join(browser.ask("text('#words')").split())
+    assert browser.ask("$('#form [name=method]').value") == "sep-up"
+    assert browser.ask("location.hash") == ""  # opened again, it learns again
+    browser.ask("$('#play').click()")
+    browser.until(f"{RESTS} && /method=sep-up.*epoch=\\d\\d/.test(location.hash)")
+
+
+def test_the_method_shown_is_the_one_in_force(at):
+    tab = at("depth=4&width=3&method=none&start=glorot&epoch=5")
+    assert tab.ask("[$('#form [name=method]').value, $('#cures').hidden]") == ["none", True]
+    tab.ask("$('#cure-sep-up').click()")
+    tab.until("text('#cures') === 'Sep-UP since epoch 5'")
+    assert tab.ask("$('#form [name=method]').value") == "sep-up"
+    tab.ask("$('#cure-mirrored').click()")
+    tab.until("$('#form [name=start]').value === 'mirrored'")
+    tab.ask("$('#back').click()")
+    tab.until("$('#form [name=method]').value === 'none' && $('#cures').hidden")
 
 
 def test_training_does_not_help_it_and_the_cure_does(at):
@@ -112,7 +136,7 @@ def test_presets_are_what_their_sentences_say(at):
     moved = tab.ask(still)
     assert moved == [False] * (len(moved) - 1) + [True]
     units, points, right, _ = found["batch-norm"]
-    assert units[2] > 120  # 188 of 200 in one browser; another one's exp and log lead a chaotic walk elsewhere
+    assert units[2] > 120  # 162 to 194 at seeds 3 to 8; exp and log of another browser lead a chaotic walk elsewhere
     assert units[0] < 50
     assert points[0] > 70
     assert right < 0.8

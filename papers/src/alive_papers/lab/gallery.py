@@ -25,7 +25,7 @@ def draw(folder: Path) -> Iterator[Path]:
     """Network and decision map of every preset, as the page shows them when it rests; and the page as a whole."""
     with tempfile.TemporaryDirectory() as place, Browser(Path(place)) as browser:
         browser.size(1280, 800)
-        browser.open(write(Path(place) / "lab.html").as_uri())
+        browser.open(write(Path(place) / "lab.html").as_uri() + "#epoch=0")
         for preset in browser.ask("lab.PRESETS"):
             browser.until(RESTS)
             browser.ask(f"document.querySelector('#presets [data-name={preset['name']}]').click()")

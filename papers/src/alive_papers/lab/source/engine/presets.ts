@@ -9,6 +9,15 @@ export interface Preset {
 
 const FIFTY = "data=moons&depth=50&width=4&activation=relu&rate=0.01&weight=1&optimiser=adam";
 
+/** What the page opens on, and trains at once. */
+export const OPENING: Preset = {
+  name: "opening",
+  title: "Learning",
+  sentence:
+    "This network is learning now: fifty layers of four units, to tell two half moons apart. It begins with nearly every unit dead; the penalty Sep-UP brings them to life. Press “Born dead” to see the same network without it.",
+  link: `${FIFTY}&start=glorot&method=sep-up&seed=10&epoch=0`,
+};
+
 export const PRESETS: readonly Preset[] = [
   {
     name: "born-dead",
@@ -29,7 +38,7 @@ export const PRESETS: readonly Preset[] = [
     title: "Batch norm keeps units, loses points",
     sentence:
       "After 900 epochs with batch norm most units are alive, yet nearly every point is mapped to zeros by some layer, and the network has hardly learned.",
-    link: `${FIFTY}&start=glorot&method=batch-norm&seed=2&epoch=900`,
+    link: `${FIFTY}&start=glorot&method=batch-norm&seed=3&epoch=900`,
   },
   {
     name: "mirrored",

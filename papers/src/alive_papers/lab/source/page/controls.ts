@@ -1,6 +1,6 @@
 // The controls: settings, and what the buttons do.
 
-import { type Cure, misfits, pasted, PRESETS, read, type Settings, SHARED, type State } from "../engine";
+import { architecture, type Cure, CURES, misfits, OPENING, pasted, PRESETS, read, type Settings, SHARED, type State } from "../engine";
 import { $, field, form, say } from "./dom";
 import { here, LETTERS } from "./here";
 import { restart, tell, XOR } from "./session";
@@ -16,6 +16,7 @@ export function fill(): void {
     field(name).value = String(value);
     field(name).removeAttribute("aria-invalid");
   }
+  showCures(settings);
   for (const range of form.querySelectorAll<HTMLInputElement>("[data-for]"))
     range.value = String(settings[range.dataset["for"] as "depth"]);
   $("own").hidden = settings.data !== "own";
@@ -25,9 +26,20 @@ export function fill(): void {
   $("cured").textContent = here.state.nets.length > 1 ? `Cure ${LETTERS[here.edited]}` : "Cure";
   $("compare").setAttribute("aria-pressed", String(here.state.nets.length > 1));
   $("sentence").hidden = !here.preset;
-  $("sentence").textContent = PRESETS.find(({ name }) => name === here.preset)?.sentence ?? "";
+  $("sentence").textContent = [OPENING, ...PRESETS].find(({ name }) => name === here.preset)?.sentence ?? "";
   for (const button of document.querySelectorAll<HTMLElement>("#presets button"))
     button.setAttribute("aria-pressed", String(button.dataset["name"] === here.preset));
+}
+
+/** Where a cure was given on the way, show what is in force, and since when. */
+function showCures({ method }: Settings): void {
+  const given = (here.frame?.doses ?? []).filter(({ net }) => net === (here.state.nets.length > 1 ? here.edited : 0));
+  for (const { how } of given) {
+    if (how === "mirrored") field("start").value = "mirrored";
+    else if (architecture(method) === "plain") field("method").value = "sep-up";
+  }
+  $("cures").hidden = !given.length;
+  $("cures").textContent = given.map(({ how, epoch }) => `${CURES[how]} since epoch ${epoch}`).join("; ");
 }
 
 /** Take what was entered, or say what is wrong with it and leave the network as it is. */

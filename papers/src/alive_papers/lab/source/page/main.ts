@@ -1,6 +1,6 @@
 // The page: what every button, key and field does, and the beginning.
 
-import { ACTIVATION_NAMES, DATA, METHODS, OPTIMISERS, PRESETS, pytorch, type Settings, STARTS } from "../engine";
+import { ACTIVATION_NAMES, DATA, METHODS, OPENING, OPTIMISERS, PRESETS, pytorch, type Settings, STARTS } from "../engine";
 import { colours } from "./colours";
 import { change, compare, cure, fill, options, play, usePasted } from "./controls";
 import { $, field, form, put } from "./dom";
@@ -80,7 +80,7 @@ function wire(): void {
     },
     close: () => $<HTMLDialogElement>("listing").close(),
     share: async () => {
-      remember();
+      remember(true);
       const isDone = await copy(location.href);
       $("share").textContent = isDone ? "Link copied" : "See the address bar";
       setTimeout(() => ($("share").textContent = "Copy link"), 2000);
@@ -125,4 +125,9 @@ function wire(): void {
 
 put($("about"), [{ title: "", body: HINT }]);
 wire();
-open(location.hash);
+if (location.hash) open(location.hash);
+else {
+  here.preset = OPENING.name;
+  open(OPENING.link);
+  play(!matchMedia("(prefers-reduced-motion: reduce)").matches);
+}

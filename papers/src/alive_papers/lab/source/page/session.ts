@@ -1,6 +1,6 @@
 // A run from its beginning on: the worker that trains, what it tells, and the address that tells it to others.
 
-import { type Column, type Frame, load, misfits, type Order, type Point, readLink, type State, write } from "../engine";
+import { type Column, type Frame, load, misfits, OPENING, type Order, type Point, readLink, type State, write } from "../engine";
 import { fill } from "./controls";
 import { $, say } from "./dom";
 import { draw } from "./draw";
@@ -63,9 +63,11 @@ export function open(hash: string): void {
   begin(isOwn ? { ...found, own: XOR } : found);
 }
 
-export function remember(): void {
+/** Write the state into the address; what the page opened on only once it rests, so that it opens on it again. */
+export function remember(isAsked = false): void {
+  const isOpening = here.preset === OPENING.name && (!here.frame?.epoch || here.frame.isRunning);
   const link = `#${write(now())}`;
-  if (link === location.hash) return;
+  if (link === location.hash || (isOpening && !isAsked)) return;
   try {
     window.history.replaceState(null, "", link);
   } catch {
@@ -76,7 +78,9 @@ export function remember(): void {
 function receive(told: Frame): void {
   if (told.number !== here.beginning) return tell({ type: "drawn" });
   const wasRunning = here.frame?.isRunning;
+  const isCured = told.doses.length !== (here.frame?.doses.length ?? 0);
   here.frame = told;
+  if (isCured) fill();
   told.nets.forEach((net, k) => {
     const kept = (here.history[k] ??= Object.fromEntries(
       Object.keys(net.history).map((name) => [name, []]),
