@@ -265,8 +265,8 @@ with alive.Jumpstart(model) as keep:
 """
 COUNTED = """
 import contextlib, io, sys
-from alive import cli
 sys.argv = ["alive", "census", "50x4"]
+from alive import cli
 with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     cli.main()
 """

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from .errors import AliveError
 
@@ -25,7 +25,8 @@ T = TypeVar("T")
 class Registry(Mapping[str, T]):
     """What is known by name, as a mapping: our own first, then what packages add under the entry points of a group.
 
-    Our own names cannot be taken. What cannot be loaded is refused with the reason where it is asked for, and left out
+    Our own names cannot be taken; a text among our own things, "alive.cli.train:train", is imported when it is asked
+    for, as those of packages are. What cannot be loaded is refused with the reason where it is asked for, and left out
     of values() and items() with a warning. `fault` says what is wrong with a thing; nothing where it will do.
 
     >>> starts = Registry("alive.starts_of_nobody", "start", {"zeros": 0})
@@ -34,16 +35,23 @@ class Registry(Mapping[str, T]):
     """
 
     def __init__(
-        self, group: str, what: str, own: Mapping[str, T], *, fault: Callable[[str, Any], str] = lambda name, thing: ""
+        self,
+        group: str,
+        what: str,
+        own: Mapping[str, T | str],
+        *,
+        fault: Callable[[str, Any], str] = lambda name, thing: "",
     ) -> None:
-        self.own = dict(own)
+        self.own: dict[str, Any] = dict(own)
         self._group, self._what, self._fault = group, what, fault
         self._loaded: dict[str, T] = {}
         self._refused: dict[str, AliveError] = {}
 
     def __getitem__(self, name: str) -> T:
         if name in self.own:
-            return self.own[name]
+            if isinstance(thing := self.own[name], str):
+                thing = self.own[name] = EntryPoint(name, thing, self._group).load()
+            return cast(T, thing)
         if name in self._refused:
             raise self._refused[name]
         if name not in _added(self._group):

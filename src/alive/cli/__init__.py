@@ -19,16 +19,8 @@ import typer
 from .._version import __version__
 from ..errors import AliveError
 from ..files import FULL
-from ..gate import short_of_memory
 from ..interrupts import code, word
 from ..registry import Registry
-from .census import census
-from .cure import cure
-from .preflight import preflight
-from .rules import rules, schema
-from .shrink import shrink
-from .train import train
-from .watch import watch
 from .words import fail
 
 app = typer.Typer(
@@ -38,7 +30,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     help="Find, cure and prove away dead and linear units and dead points of PyTorch networks.",
 )
-OWN = {each.__name__: each for each in (census, preflight, cure, train, watch, shrink, rules, schema)}
+OWN = {
+    name: f"alive.cli.{name}:{name}" for name in ("census", "preflight", "cure", "train", "watch", "shrink", "rules")
+}
+OWN["schema"] = "alive.cli.rules:schema"
 COMMANDS: Registry[Callable[..., Any] | typer.Typer] = Registry("alive.commands", "command", OWN)
 LABORATORY = ("bench", "clinic", "data", "demo", "export", "lab", "report", "reproduce")
 
@@ -65,7 +60,7 @@ def _add(name: str) -> None:
         app.command(name)(command)
 
 
-for name in COMMANDS:
+for name in sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in COMMANDS else COMMANDS:  # of the others nothing is read
     _add(name)
 
 
@@ -112,6 +107,8 @@ TRACEBACK = "ALIVE_TRACEBACK"
 
 def _unforeseen(error: Exception) -> str:
     """What to say of an error that nothing before has put into words."""
+    from ..gate import short_of_memory
+
     said = " ".join(str(error).split())[:200].rstrip(".")
     if short_of_memory(error):
         return f"there was not enough memory ({said or 'none was left'}). Give fewer points, or a smaller model."

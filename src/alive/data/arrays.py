@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -113,3 +114,22 @@ def _floats(name: str, what: str, given: Tensor) -> Tensor:
 
 def _labels(given: Tensor) -> Tensor:
     return given.long()[:, 0] if given.dim() == 2 and given.shape[1] == 1 else given.long()
+
+
+def whole(y: Any) -> Any:
+    """Numbers as integers, if all of them are whole.
+
+    >>> whole(np.array([1.0, 2.0])).dtype.kind, whole(np.array([1.5])).dtype.kind
+    ('i', 'f')
+    """
+    return y.astype(np.int64) if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.rint(y)).all() else y
+
+
+def numbered(y: Iterable[str]) -> Any:
+    """Texts as class numbers, in the order of the alphabet.
+
+    >>> numbered(["b", "a", "b"]).tolist()
+    [1, 0, 1]
+    """
+    order = {text: number for number, text in enumerate(sorted(set(y)))}
+    return np.array([order[text] for text in y], dtype=np.int64)

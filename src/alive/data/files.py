@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
 
 from ..errors import AliveError, fault, near
-from ..gate import Allowance
 from ..registry import Registry
 from .record import Data, tensors
-from .tables import Table, from_csv, from_parquet
-from .unpickled import load_tensors, safe_tensors
 
 KEYS = "train_x, train_y and if wanted test_x, test_y; or x, y"
 PARTS = {"x_train": "train_x", "y_train": "train_y", "x_test": "test_x", "y_test": "test_y"}
-SAVE = "Write it again with numpy.savez or safetensors.torch.save_file, holding arrays of numbers only"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,14 +62,10 @@ def contents(path: str | PathLike[str], *, target: str | None = None) -> Content
     try:
         found = reader(path, target) if is_table else reader(path)
     except Exception as error:
-        if reader in FORMATS.own.values():
+        if path.suffix.lower()[1:] in FORMATS.own:
             raise
         raise fault(f"reading {path} with {reader.__module__}", error) from error
-    if isinstance(found, Table):
-        x, y, notes = found
-        train = x if y is None else ({**x, "labels": y} if isinstance(x, dict) else (x, y))
-        return Contents(path.stem, train, notes=notes, is_table=True)
-    return _sorted(path, found)
+    return found if isinstance(found, Contents) else _sorted(path, found)
 
 
 def is_known(path: str | PathLike[str]) -> bool:
@@ -106,87 +97,15 @@ def from_file(path: str | PathLike[str], *, target: str | None = None, **options
     return tensors(x, y, test_x=test_x, test_y=test_y, name=found.name, **options)
 
 
-def _npz(path: Path) -> Any:
-    # A damaged archive fails in as many ways as it has parts.
-    try:
-        allowance = Allowance(path)
-        with ZipFile(path) as archive:
-            return dict(_arrays(archive, allowance))
-    except Exception as error:
-        raise _unreadable(path, "it is not an archive of arrays, or holds pickled objects", error) from None
-
-
-def _arrays(archive: ZipFile, allowance: Allowance) -> Iterator[tuple[str, Any]]:
-    for entry in allowance.entries(archive):
-        name = entry.filename.removesuffix(".npy")
-        with archive.open(entry) as stream:
-            yield name, _native(allowance.array(stream, entry.file_size, name))
-
-
-def _npy(path: Path) -> Any:
-    try:
-        with path.open("rb") as file:
-            if file.read(2) == b"PK":
-                raise ValueError("it is an archive; let its name end in .npz")
-            file.seek(0)
-            return _native(Allowance(path).array(file, path.stat().st_size, "x"))
-    except Exception as error:
-        raise _unreadable(path, "it is not an array, or holds pickled objects", error) from None
-
-
-def _native(array: Any) -> Any:
-    """The numbers in the byte order of this machine, as torch wants them."""
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _safetensors(path: Path) -> Any:
-    from safetensors import SafetensorError
-
-    try:
-        return {key: _as_array(value) for key, value in safe_tensors(path)[1].items()}
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise _unreadable(path, "", error) from None
-
-
-def _torch(path: Path) -> Any:
-    found = load_tensors(path, "Save tensors alone: torch.save({'x': x, 'y': y}, path)")
-    if isinstance(found, list) and len(found) == 2 and len({getattr(part, "ndim", 0) for part in found}) == 2:
-        found = tuple(found)  # inputs and targets, not two batches
-    if isinstance(found, tuple) and len(found) == 2:
-        return dict(zip("xy", map(_as_array, found), strict=True))
-    return {key: _as_array(value) for key, value in found.items()} if isinstance(found, Mapping) else _as_array(found)
-
-
-def _as_array(value: Any) -> Any:
-    """Doubles as arrays, which the model's precision is chosen for; any other tensor as it is."""
-    return value.numpy() if str(getattr(value, "dtype", "")) == "torch.float64" else value
-
-
 FORMATS: Registry[Callable[..., Any]] = Registry(
     "alive.formats",
     "data format",
     {
-        "npz": _npz,
-        "npy": _npy,
-        "safetensors": _safetensors,
-        "pt": _torch,
-        "pth": _torch,
-        "csv": from_csv,
-        "parquet": from_parquet,
+        **{name: f"alive.data.unpickled:{name}" for name in ("npz", "npy", "safetensors", "pt", "pth")},
+        **{name: f"alive.data.tables:from_{name}" for name in ("csv", "parquet")},
     },
     fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which reads no file",
 )
-
-
-def _unreadable(path: Path, otherwise: str, error: Exception) -> AliveError:
-    """What to say of a file; `otherwise` where it is of another kind, or holds a pickle."""
-    if isinstance(error, AliveError) and error.cure:
-        return error
-    said = error.cause if isinstance(error, AliveError) else str(error)
-    if isinstance(error, TypeError | BadZipFile) or "pickle" in said:
-        said = otherwise
-    reason = " ".join(said.split()).rstrip(".") or type(error).__name__
-    return AliveError(f"cannot read {path}: {reason}", SAVE)
 
 
 def _sorted(path: Path, found: Any) -> Contents:

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler, TensorDataset
 
 from ..errors import AliveError
+from .arrays import numbered, whole
 from .batches import SIZE, Batches, chain, columns, items, loader, stream, together
 from .calls import TARGETS, Asked, run
 from .convert import as_tensor, each, inner, is_array, is_row, precision, tensor
 from .files import Contents, contents, is_known
 from .record import Data
 from .sets import DATA, load
-from .tables import numbered, whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,31 +5,25 @@ from __future__ import annotations
 import csv
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..errors import AliveError, near, require
 from ..gate import Allowance
+from .arrays import numbered, whole
 from .calls import TARGETS
+from .files import Contents
 from .footer import count
 
 DELIMITERS = (",", ";", "\t")
 LEAVE_OUT = "Turn it into numbers, or leave the column out"
 
 
-class Table(NamedTuple):
-    """Features [N, C], or columns of lists by name; targets [N], or None; and what was decided, in words."""
-
-    x: Any
-    y: Any
-    notes: tuple[str, ...]
-
-
-def from_csv(path: Path, target: str | None) -> Table:
+def from_csv(path: Path, target: str | None) -> Contents:
     """Read numbers, with a line of names above them or without."""
     try:
         delimiter, names, skip = _head(path)
@@ -45,7 +39,7 @@ def from_csv(path: Path, target: str | None) -> Table:
         raise AliveError(f"cannot read {path}: {error}", "Write it again as text of numbers, with commas") from None
     if not len(x):
         raise AliveError(f"{path} holds no row of numbers", "Give a file with at least one point")
-    return Table(x, y, notes)
+    return _contents(path, x, y, notes)
 
 
 def _head(path: Path) -> tuple[str, list[str], int]:
@@ -135,26 +129,7 @@ def _texts(path: Path, delimiter: str, skip: int, at: int) -> list[str]:
             raise _ragged(path, f" at line {reader.line_num + skip}") from None
 
 
-def whole(y: Any) -> Any:
-    """Numbers as integers, if all of them are whole.
-
-    >>> whole(np.array([1.0, 2.0])).dtype.kind, whole(np.array([1.5])).dtype.kind
-    ('i', 'f')
-    """
-    return y.astype(np.int64) if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.rint(y)).all() else y
-
-
-def numbered(y: Iterable[str]) -> Any:
-    """Texts as class numbers, in the order of the alphabet.
-
-    >>> numbered(["b", "a", "b"]).tolist()
-    [1, 0, 1]
-    """
-    order = {text: number for number, text in enumerate(sorted(set(y)))}
-    return np.array([order[text] for text in y], dtype=np.int64)
-
-
-def from_parquet(path: Path, target: str | None) -> Table:
+def from_parquet(path: Path, target: str | None) -> Contents:
     """Read columns of numbers, or of lists of numbers: those keep their names."""
     with require("reading .parquet", "alive[data]"):
         parquet = import_module("pyarrow.parquet")
@@ -185,8 +160,14 @@ def from_parquet(path: Path, target: str | None) -> Table:
     if not columns:
         raise AliveError(f"{path} has no column beside the target", "Give columns of inputs")
     if any(part.ndim > 1 for part in columns.values()):
-        return Table(columns, y, notes)
-    return Table(np.stack([part.astype(float) for part in columns.values()], 1), y, notes)
+        return _contents(path, columns, y, notes)
+    return _contents(path, np.stack([part.astype(float) for part in columns.values()], 1), y, notes)
+
+
+def _contents(path: Path, x: Any, y: Any, notes: tuple[str, ...]) -> Contents:
+    """Features [N, C], or columns of lists by name; targets [N], or None; and what was decided, in words."""
+    train = x if y is None else ({**x, "labels": y} if isinstance(x, dict) else (x, y))
+    return Contents(path.stem, train, notes=notes, is_table=True)
 
 
 def _is_numbers(kind: Any) -> bool:

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from .exported import from_exported
     from .onnx import from_onnx
 
-__all__ = ["from_exported", "from_onnx"]
+BATCH_SIZE = "alive batch size"  # in the meta of a network from a file: points at once, if it takes no others
+
+__all__ = ["BATCH_SIZE", "from_exported", "from_onnx"]
 
 load_on_use(__name__)

@@ -24,9 +24,9 @@ from torch.nn import functional as F
 from ..errors import AliveError, reason
 from ..gate import Allowance
 from ..torch_private import schema_of
+from . import BATCH_SIZE
 from .archive import DTYPES, STRIDED, Archive, Damaged, read
 
-BATCH_SIZE = "alive batch size"
 AGAIN = "Export it again: torch.export.save(torch.export.export(model, (x,)), 'model.pt2')"
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 PATH = re.compile(r"\w+(\.\w+)*", re.ASCII)  # of a parameter: features.0.weight

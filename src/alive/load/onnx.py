@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import AliveError, reason, require
 from ..gate import Allowance
+from . import BATCH_SIZE
 from .bounded import Bounded
 from .operations import OPERATIONS, Op
 
@@ -81,6 +82,7 @@ class OnnxNetwork(nn.Module):
         first = next((each for each in graph.input if each.name in self.inputs[:1]), None)
         sizes = first.type.tensor_type.shape.dim if first is not None else ()
         self.batch_size: int | None = (sizes[0].dim_value or None) if sizes else None  # so many points at once
+        self.meta = {BATCH_SIZE: self.batch_size}
         self._ops = tuple(op for op in ops if op.kind != "Constant")
         names = [name if name.isidentifier() else f"input_{k}" for k, name in enumerate(self.inputs)]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from types import MappingProxyType
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
@@ -15,14 +15,14 @@ from ..findings.finding import Place
 from ..findings.policy import Policy, places
 from ..findings.rules import rules_of, verdict
 from ..findings.shrunk import see_removed
-from .junit import junit
-from .markdown import markdown
 from .rows import number, rows
-from .sarif import sarif
 from .tables import Table
 
 if TYPE_CHECKING:
     from ..surgery.shrink.record import Report as Shrinking
+
+
+FORMATS = ("json", "sarif", "junit", "markdown")  # each a file of this room but the first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,10 @@ class Sheet:
 
     def text(self, form: str) -> str:
         """The sheet in a format: json, sarif, junit or markdown."""
-        return FORMATS[form](self)
+        if form == "json":
+            return _json(self)
+        write: Callable[[Sheet], str] = getattr(import_module(f".{form}", __package__), form)
+        return write(self)
 
 
 def census_sheet(
@@ -127,8 +130,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _finite(inner) for name, inner in value.items()}
     return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-FORMATS: Mapping[str, Callable[[Sheet], str]] = MappingProxyType(
-    {"json": _json, "sarif": sarif, "junit": junit, "markdown": markdown}
-)

@@ -9,17 +9,15 @@ from time import monotonic
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import nn
 
 from ...data import Batches, Data, read
-from ...data.calls import taken, tensors
+from ...data.calls import tensors
 from ...data.files import Contents, is_known
 from ...data.intake import Both, by_name
 from ...data.memory import labelled, parted
 from ...errors import AliveError, expect_one_of
-from ...load.bounded import Bounded
-from ...load.exported import BATCH_SIZE
-from ...load.onnx import OnnxNetwork
+from ...load import BATCH_SIZE
 from ...screen import bars
 from .. import values
 from ..own import Typed
@@ -60,20 +58,15 @@ class Opened:
     def batches(self, network: nn.Module) -> Batches:
         """The points that were asked for, in batches that fit the model; a file that runs is tried on the first."""
         typed, found = self.typed, read(self.part(), network, self.typed.axis)
-        meta: dict[str, Any] = network.meta if isinstance(network, fx.GraphModule) else {}
-        size = network.batch_size if isinstance(network, OnnxNetwork) else meta.get(BATCH_SIZE)
-        if size := typed.batch_size or max(size or 0, 0):  # many files take one point at a time
+        meta = getattr(network, "meta", {})
+        if size := typed.batch_size or max(meta.get(BATCH_SIZE) or 0, 0):  # many files take one point at a time
             found = found.resized(size)
         if typed.points is not None:
             found, self.sample = found.sample(typed.points, typed.seed, typed.axis)
-        if isinstance(network, OnnxNetwork):
-            given = taken(network, next(iter(found)))
-            worst = network.check(given.args, given.keywords)
-            self.notes += (
-                f"run in torch, operation by operation; outputs differ from onnxruntime's by at most {worst:.1g}",
-            )
-        elif BATCH_SIZE in meta and found.length is not None:
-            _rehearse(Path(typed.model), network, found)
+        if BATCH_SIZE in meta:
+            from ...load.first_batch import try_first
+
+            self.notes += try_first(Path(typed.model), network, found)
         self.notes += (self.sample,) if self.sample else ()
         return found
 
@@ -105,28 +98,6 @@ def opened(typed: Typed, *, targets: bool = False, real: bool | None = None) -> 
     if not make.own:
         raw = labelled(raw, real=real, name=source, targets=targets).as_floats()
     return Opened(typed, make, raw, source, notes)
-
-
-def _rehearse(path: Path, network: nn.Module, batches: Batches) -> None:
-    """Run the first batch through a program while what it makes is counted: a line of it may ask for 10^9 numbers.
-
-    It leaves no trace: buffers and chance are as before.
-    """
-    before = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    try:
-        with torch.no_grad(), torch.random.fork_rng():
-            given = taken(network, next(iter(batches)))
-            with Bounded(path, [given.args, given.keywords]):
-                network(*given.args, **given.keywords)
-    except AliveError:
-        raise
-    except NotImplementedError:  # an older torch has no rehearsal of torch.cond
-        pass
-    except Exception as error:
-        said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise AliveError(f"{path} cannot be run on these data: {said}", "Give data that fit it") from None
-    for name, buffer in network.named_buffers():
-        buffer.data.copy_(before[name])
 
 
 def tracked(batches: Batches, typed: Typed) -> Iterator[Any]:
