@@ -514,6 +514,75 @@ def test_top_k_is_followed_and_said_to_change_the_function():
     assert not net.decoder.weight[:, dead].any()
 
 
+def chosen(z: Tensor, way: str) -> Tensor:
+    """z where it is one of the three largest of its point, or above a threshold; zero elsewhere."""
+    values, places = z.topk(3, dim=-1)
+    return {
+        "scatter": lambda: torch.zeros_like(z).scatter(-1, places, values),
+        "mask": lambda: z * torch.zeros_like(z).scatter(-1, places, 1.0),
+        "where": lambda: torch.where(z >= values[..., -1:], z, torch.zeros_like(z)),
+        "compare": lambda: z * (z >= values[..., -1:]).float(),
+        "jump": lambda: z * (z > 1.2),
+    }[way]()
+
+
+class Chooses(nn.Module):
+    """The commonest autoencoder: a ReLU, then a choice; `probe` reads the ReLU past the choice."""
+
+    def __init__(self, way: str, *, probe: bool = False) -> None:
+        super().__init__()
+        self.way, self.encoder, self.decoder = way, nn.Sequential(nn.Linear(5, 40), nn.ReLU()), nn.Linear(40, 5)
+        self.probe = nn.Linear(40, 5) if probe else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.encoder(x)
+        out = self.decoder(chosen(z, self.way))
+        return out if self.probe is None else out + self.probe(z)
+
+
+@pytest.mark.parametrize("way", ["scatter", "mask", "where", "compare", "jump"])
+def test_latents_that_are_on_and_never_chosen_are_reset(way):
+    net = Chooses(way)
+    x = torch.randn(40, 5)
+    z = net.encoder(x)
+    never = tuple((~(chosen(z, way) > 0).any(0)).nonzero().flatten().tolist())
+    assert bool((z[:, never] > 0).any(0).any())  # the ReLU passes what is not chosen
+    for data in (None, x) if way != "jump" else (x,):  # a threshold of one number is a mask of units to the census
+        own = deepcopy(net)
+        done = alive.revive(own, alive.census(own, x), stepped(own, x, "adam"), data=data)
+        assert [(each.units, each.readers) for each in done.reset] == [(never, ("decoder.weight",))]
+        assert not done.left
+        assert not own.decoder.weight[:, never].any()
+    net = Chooses(way, probe=True)
+    z = net.encoder(x)
+    never, off = ((~(h > 0).any(0)).nonzero().flatten().tolist() for h in (chosen(z, way), z))
+    done = alive.revive(net, alive.census(net, x), data=x)
+    assert [unit for each in done.reset for unit in each.units] == off
+    assert [unit for each in done.left for unit in each.units] == [unit for unit in never if unit not in off]
+    assert "probe reads it where it is not zero" in str(done)
+
+
+def test_units_dead_in_one_layer_and_alive_in_another_are_named():
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.make, self.one, self.other = nn.Linear(2, 3), nn.Linear(3, 1), nn.Linear(3, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            z = self.make(x)
+            return self.one(torch.relu(z)) + self.other(torch.relu(-z))
+
+    net = Pair()
+    with torch.no_grad():
+        net.make.bias[1] = -50.0
+    x = torch.randn(30, 2)
+    for data, why in ((None, "alive in make → relu"), (x, "other reads it where it is not zero")):
+        done = alive.revive(net, alive.census(net, x), data=data)
+        assert not done.reset
+        assert done.left[0].units == (1,)
+        assert why in done.left[0].why
+
+
 class Quantised(nn.Module):
     """Codes looked up by their distance, written as `way` says."""
 

@@ -16,7 +16,7 @@ from ...diagnosis import census as recount
 from ...errors import AliveError, expect, expect_one_of
 from ...functional import State
 from ...taps import bare
-from ...taps.selections import CODE, EXPERT
+from ...taps.selections import CODE, EXPERT, LATENT
 from ...world import world_size
 from ..graph.calls import Call, Calls
 from ..graph.channels import OUTPUT, Layer
@@ -93,9 +93,9 @@ def revive(
         found = targets(census, layers, None if how == "utility" else tau)
         operation.look_up([target for target in found if how == "codes" and target.noun == CODE])
         for target in sorted(found, key=lambda each: each.name in given):  # the graph is read before anything changes
-            why = operation.reset(target, given.get(target.name)) if len(target.units) else None
+            why = operation.reset(target, given.get(target.name)) if len(target.units) + len(target.spared) else None
             if why is not None:
-                operation.leave(target, target.units, why)
+                operation.leave(target, torch.cat([target.units, target.spared]), why)
     if together:
         for tensor in bench.touched:
             distributed.broadcast(tensor.data, 0)
@@ -175,6 +175,8 @@ class _Operation:
         units, exact = target.units, False
         if given is None and self.how == "redo" and isinstance(self.census, Census):
             units, exact = self._silent(target)
+        elif len(target.spared):
+            self.leave(target, target.spared, f"dead in one of its layers and alive in {target.alive_in}")
         if len(units):
             units = self._carry_out(target, wires, units)
             readers = tuple(part.name for part in wires.out)
@@ -207,25 +209,31 @@ class _Operation:
         assert isinstance(self.reading, Wired)
         layer = self.reading.layer_at(target.made_by)
         assert layer is not None
-        shown, reader = is_shown(self.reading, layer), read_loudly(self.reading, layer)
-        loud = self._loud(layer, target.units, heard=shown or bool(reader), shown=shown)
-        if not bool(loud.any()):
-            return target.units, not chooses(self.reading, layer)
-        if not self.exact:
-            return target.units, False
-        who = OUTPUT if shown else f"{reader or 'a layer'} reads it where it is not zero"
-        self.leave(target, target.units[loud], f"{who}; exact=False resets it all the same")
-        return target.units[~loud], not chooses(self.reading, layer)
+        exact, units = not chooses(self.reading, layer), target.units
+        if self.calls is not None and not is_shown(self.reading, layer):  # what is read decides
+            units = torch.cat([units, target.spared]).sort().values
+        elif len(target.spared):
+            why = f"dead in one of its layers and alive in {target.alive_in}: with data it is seen who reads it"
+            self.leave(target, target.spared, why)
+        loud, who = self._loud(layer, units, chosen=target.noun == LATENT)
+        if not bool(loud.any()) or not self.exact:
+            return units, exact and not bool(loud.any())
+        self.leave(target, units[loud], f"{who}; exact=False resets it all the same")
+        return units[~loud], exact
 
-    def _loud(self, layer: Layer, units: Tensor, *, heard: bool, shown: bool) -> Tensor:
-        """Which of the units [U] are read where they are not zero: on the data, or as far as the graph tells."""
+    def _loud(self, layer: Layer, units: Tensor, *, chosen: bool) -> tuple[Tensor, str]:
+        """Which of the units [U] are read where they are not zero, on the data or by the graph; by whom."""
         assert isinstance(self.reading, Wired)
-        if self.calls is None or self.trial is None or shown:
-            return torch.full((len(units),), heard)
+        if is_shown(self.reading, layer):
+            return torch.ones(len(units), dtype=torch.bool), OUTPUT
+        if self.calls is None or self.trial is None:
+            name = read_loudly(self.reading, layer, chosen=chosen)
+            return torch.full((len(units),), bool(name)), f"{name} reads it where it is not zero"
         ends = observe(self.reading, self.calls, self.trial.points)
         readers = self.reading.made_by(layer).readers
-        loud = [(lo[units] != 0) | (hi[units] != 0) for lo, hi in (ends[reader.source] for reader in readers)]
-        return torch.stack(loud).any(0)
+        heard = torch.stack([(ends[r.source][0][units] != 0) | (ends[r.source][1][units] != 0) for r in readers])
+        names = [reader.layer.path for reader, own in zip(readers, heard, strict=True) if bool(own.any())]
+        return heard.any(0), f"{' and '.join(names)} reads it where it is not zero"
 
     def _carry_out(self, target: Target, wires: Wires, units: Tensor) -> Tensor:
         """Reset the units, of a utility those of the least; gives them."""

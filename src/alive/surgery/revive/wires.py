@@ -16,6 +16,7 @@ from ..graph.channels import BENT, CATS, OUTPUT, SUMS, Layer, Reader, Reading, S
 from ..models import copied, evaluating, tensor_of
 
 PUTS = ("scatter", "scatter_", "scatter_add")
+ZEROS = ("zeros", "zeros_like", "new_zeros")
 KEEPS_ZERO = ("same", "mean", "padded", "max")  # kinds of steps that leave zero as it is
 CHOSEN = "chosen"  # a step of a space: a few of the channels are kept, the others are zero
 
@@ -87,7 +88,7 @@ class Wires:
 
 
 class Wired(Reading):
-    """The graph of a model, in which channels are also followed through a choice of a few: top-k and its scatter."""
+    """The graph of a model, in which channels are also followed through a choice of a few: top-k, or a threshold."""
 
     @classmethod
     def of(cls, model: nn.Module, example: Call) -> Wired:
@@ -99,6 +100,8 @@ class Wired(Reading):
         chosen = chosen_from(node)
         if chosen is not None and chosen in self.layouts and self._puts_back(node, chosen):
             self._join(node, chosen, CHOSEN)
+        elif (value := let_through(node)) is not None and value in self.layouts:
+            self._join(node, value, CHOSEN)
         elif name_of(node) in CATS:
             self._stop(node, f"its output goes to {name_of(node)}, behind which wires are not followed")
         else:
@@ -123,7 +126,7 @@ class Wired(Reading):
         return super()._is_shared(layer.module, cast(fx.Node, args[1]), bias)
 
     def _stop(self, node: fx.Node, why: str) -> None:
-        decided_later = chosen_from(node) is None and _leads_to_choice(node)  # by that scatter
+        decided_later = chosen_from(node) is None and _leads_to_choice(node)  # by that scatter or threshold
         if node.op != "output" and not decided_later:
             super()._stop(node, why)
 
@@ -140,11 +143,38 @@ def chosen_from(node: fx.Node) -> fx.Node | None:
     return found if isinstance(found, fx.Node) else None
 
 
+def let_through(node: fx.Node) -> fx.Node | None:
+    """The values that a step lets through where a condition holds, zero elsewhere: z * (z > t), where(z > t, z, 0)."""
+    sides: Any = node.args
+    if name_of(node) == "where" and len(sides) == 3:
+        zero = sides[2] == 0 or name_of(sides[2]) in ZEROS
+        return sides[1] if zero and _same_shape(node, sides[1]) else None
+    if name_of(node) != "mul" or not all(isinstance(side, fx.Node) for side in sides):
+        return None
+    value = next((one for one, other in (sides, sides[::-1]) if _is_condition(other)), None)
+    return value if _same_shape(node, value) else None
+
+
+def _same_shape(node: fx.Node, other: Any) -> bool:
+    return isinstance(other, fx.Node) and other.meta["val"].shape == node.meta["val"].shape
+
+
+def _is_condition(node: fx.Node) -> bool:
+    """Whether a value is true or false, maybe as a number, or what a scatter put at the places of a choice."""
+    if chosen_from(node) is not None:
+        return True
+    source: Any = node.args[0] if name_of(node) in ("_to_copy", "to") else node
+    return getattr(source.meta.get("val"), "dtype", None) == torch.bool
+
+
 def _leads_to_choice(node: fx.Node) -> bool:
-    """Whether a step only makes what a scatter of chosen values is made of: their places, values, or zeros."""
-    return bool(node.users) and all(
-        user.op != "output" and (chosen_from(user) is not None or _leads_to_choice(user)) for user in node.users
-    )
+    """Whether a step only makes what is chosen by: places, values or zeros of a scatter, a threshold, a condition."""
+
+    def chooses_by(user: fx.Node) -> bool:
+        value = let_through(user)
+        return chosen_from(user) is not None or (value is not None and value is not node)
+
+    return all(user.op != "output" and (chooses_by(user) or _leads_to_choice(user)) for user in node.users)
 
 
 def wires_of(reading: Wired, path: str) -> Wires | str:
@@ -185,15 +215,15 @@ def chooses(reading: Reading, layer: Layer) -> bool:
     return CHOSEN in reading.made_by(layer).steps.values()
 
 
-def read_loudly(reading: Reading, layer: Layer) -> str:
-    """The first reader that may read a unit where it is not zero although the unit is off; empty if there is none."""
+def read_loudly(reading: Reading, layer: Layer, *, chosen: bool) -> str:
+    """The first reader that may read a unit where it is not zero although it is off, or was not `chosen`; or empty."""
     space = reading.made_by(layer)
-    loud = (reader.layer.path for reader in space.readers if not _hears_nothing(reading, space, reader, layer))
+    loud = (r.layer.path for r in space.readers if not _hears_nothing(reading, space, r, layer, chosen=chosen))
     return next(loud, "")
 
 
-def _hears_nothing(reading: Reading, space: Space, reader: Reader, layer: Layer) -> bool:
-    """Whether a reader gets zero from a unit that is off wherever it meets an activation of its own.
+def _hears_nothing(reading: Reading, space: Space, reader: Reader, layer: Layer, *, chosen: bool) -> bool:
+    """Whether a reader gets zero from a unit that is off wherever it meets an activation of its own, or the choice.
 
     On the way back from the reader there must be such an activation before any step that makes another number of zero,
     and no other layer on the way to the unit's own.
@@ -202,10 +232,10 @@ def _hears_nothing(reading: Reading, space: Space, reader: Reader, layer: Layer)
     silent = False
     while isinstance(node, fx.Node) and node is not layer.node:
         kind = space.steps.get(node, "")
-        silent = silent or _is_silent(reading, space, node)
+        silent = silent or (kind == CHOSEN if chosen else _is_silent(reading, space, node))
         if name_of(node) in SUMS or not (silent or kind in KEEPS_ZERO):
             return False
-        node = chosen_from(node) or (node.args[0] if node.args else None)
+        node = chosen_from(node) or let_through(node) or (node.args[0] if node.args else None)
     return silent and node is layer.node
 
 
