@@ -42,14 +42,14 @@ def test_it_prints_json_and_writes_what_was_asked_for(alive, here):
     assert code == 0, err
     told = json.loads(out)
     assert told["ground"] == "observed"
-    assert told["points"] == 90
-    assert told["held_out"]["points"] == 10
+    assert told["points"] == 100  # all of them
+    assert told["held_out"] is None
+    assert (told["stirred"]["points"], told["stirred"]["held_out"]) == (10, False)
     gone = {(g["layer"], g["unit"]): g["why"] for layer in told["layers"] for g in layer["gone"]}
     assert (gone[("0", 1)], gone[("0", 3)]) == ("dead", "multiple")
     assert told["proofs"] is None
-    assert "held out: every 10th point, 10 in all" in err
     page = (here / "s.html").read_text()
-    assert "Observed: exact on the 90 points given" in page
+    assert "Observed: exact on the 100 points given" in page
     assert "proved" not in page
     assert "http" not in page
     code, out, err = alive("census", "mine:make_model", "--weights", "s.safetensors", "--json")

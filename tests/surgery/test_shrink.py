@@ -10,7 +10,8 @@ from shrink_models import Planted, conv, copy, dense, kill, lift, residual, seed
 from torch import Tensor, nn
 
 from alive.diagnosis import census
-from alive.surgery import shrink
+from alive.errors import AliveError
+from alive.surgery import load_shrunk, save_shrunk, shrink
 
 SAME = {torch.float32: 1e-5, torch.float64: 1e-12}
 GROUNDS = ("observed", "certified")
@@ -132,19 +133,76 @@ def test_what_is_behind_an_unbounded_step_is_not_taken_for_constant():
     assert_same_everywhere(planted, done, "certified")
 
 
-def test_the_feed_forward_layers_of_a_transformer_shrink():
+def opt() -> tuple[nn.Module, dict[str, Tensor]]:
+    """As transformers makes it: with a cache, and the embedding's weight in the last layer, too."""
     from transformers import OPTConfig, OPTForCausalLM
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "ffn_dim": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
-    net = OPTForCausalLM(
-        OPTConfig(vocab_size=30, max_position_embeddings=16, word_embed_proj_dim=16, use_cache=False, **sizes)
-    ).eval()
-    kill(net.model.decoder.layers[0].fc1, 5), copy(net.model.decoder.layers[0].fc1, 9, 8, 2.0)
-    tokens = {"input_ids": torch.randint(30, (12, 5))}
+    sizes = {"hidden_size": 16, "ffn_dim": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    net = OPTForCausalLM(OPTConfig(vocab_size=30, max_position_embeddings=16, word_embed_proj_dim=16, **sizes)).eval()
+    for layer in net.model.decoder.layers:
+        kill(layer.fc1, 5), copy(layer.fc1, 9, 8, 2.0)
+    return net, {"input_ids": torch.randint(30, (12, 5))}
+
+
+def test_the_feed_forward_layers_of_a_transformer_shrink(tmp_path):
+    net, tokens = opt()
     done = shrink(net, tokens)
-    assert found(done) == {"model.decoder.layers.0.fc1": {5: "dead", 9: "multiple"}}
-    assert any(note.startswith("lm_head:") for note in done.report.notes)  # its weight is the embedding's
+    assert found(done) == {f"model.decoder.layers.{k}.fc1": {5: "dead", 9: "multiple"} for k in range(2)}
+    assert [note for note in done.report.notes if note.startswith("lm_head:")]  # its weight is the embedding's
+    assert net.config.use_cache
+    assert (net.config.ffn_dim, done.model.config.ffn_dim) == (24, 22)
     with torch.no_grad():
         a, b = net(**tokens).logits, done.model(**tokens).logits
-    assert float((a - b).abs().max()) <= 1e-5 * float(a.abs().max())
+        assert float((a - b).abs().max()) <= 1e-5 * float(a.abs().max())
+        save_shrunk(done.model, tmp_path / "small.safetensors")
+        again = load_shrunk(net, tmp_path / "small.safetensors")
+        assert sum(p.numel() for p in again.parameters()) == done.report.parameters_left  # what was tied is tied
+        save_shrunk(done.model, tmp_path / "small")
+        for other in (again, type(net).from_pretrained(tmp_path / "small")):
+            assert torch.equal(other.eval()(**tokens).logits, b)
+
+
+def test_a_configuration_that_cannot_tell_the_widths_is_refused(tmp_path):
+    net, tokens = opt()
+    kill(net.model.decoder.layers[0].fc1, 7)
+    done = shrink(net, tokens)
+    assert done.model.config.ffn_dim == 24
+    assert any("layers of width 24 differ now, 21 and 22" in note for note in done.report.notes)
+    with pytest.raises(AliveError, match="differ now, 21 and 22"):
+        save_shrunk(done.model, tmp_path / "small")
+    assert not (tmp_path / "small").exists()
+
+
+def test_how_near_units_are_to_waking_is_told():
+    net = nn.Sequential(nn.Linear(1, 4), nn.ReLU(), nn.Linear(4, 1))
+    with torch.no_grad():
+        net[0].weight.copy_(torch.tensor([[1.0], [1.0], [1.0], [2.0]]))
+        net[0].bias.copy_(torch.tensor([0.0, -3.0, -1.05, -1.7]))  # of x in [0, 1]; the last bends where x > 0.85
+    x = torch.linspace(0, 1, 101)[:, None].double()
+    done = shrink(net.double(), x)
+    assert done.report.points == 101
+    assert {gone.unit: round(gone.margin, 6) for gone in done.report.gone} == {1: 2.0, 2: 0.05}
+    assert done.report.nearly_awake == 1
+    assert "nearly awake: 1 of 2" in str(done)
+    seen = shrink(net.double(), x[:80], held_out=x[80:])
+    assert (seen.report.stirred.quiet, seen.report.stirred.woken, seen.report.stirred.points) == (4, 1, 21)
+    order = torch.cat([x[:72], x[72:]])[torch.arange(101) % 101]
+    last = torch.arange(80) % 10 == 9
+    mixed = torch.empty(80, 1).double()
+    mixed[~last], mixed[last] = order[:72], x[-8:]  # only each tenth point wakes the last unit
+    told = shrink(net.double(), mixed).report
+    assert (told.stirred.quiet, told.stirred.woken, told.stirred.points) == (4, 1, 8)
+    assert 3 not in {gone.unit for gone in told.gone}  # all points decide
+
+
+def test_every_layer_has_a_why():
+    net = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 2), Own(2, 2))
+    done = shrink(net, torch.randn(50, 3))
+    assert all(layer.in_words for layer in done.report.layers)
+    assert "tanh has no straight piece" in done.report.layers[0].in_words
+    assert any(note.startswith("5: Own is no plain") for note in done.report.notes)
+
+
+class Own(nn.Linear):
+    """A layer of a class of one's own."""

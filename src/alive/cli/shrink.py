@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from .sources import Opened
 
 BOX = "Prove it for every input in these bounds: 0,1 for each entry, or data for the range of the data."
-OUT = "File for the small network's weights: .safetensors, to be loaded with --weights."
-EVERY = 10  # of data without a test part, one point of so many is held out
+OUT = (
+    "File for the small network's weights: .safetensors, for --weights; of a model of transformers, a folder, for hf:."
+)
 
 
 @takes("points", "weights")
@@ -47,18 +48,18 @@ def shrink(
     wanted = asked("shrink", format, as_json=as_json, files=report, ignore=ignore, threshold=threshold, fail_on=fail_on)
     for file in (out, onnx, html):
         if file is not None:
-            expect_writable(file)
+            expect_writable(file / "config.json" if file.is_dir() else file)
     ends = _ends(box)
     with pure(wanted.is_pure):
         opened = sources.opened(typed)
         network = opened.model()
         points = opened.batches(network)
         network = materialise(network, points).eval()
-        given, other, said = _held_out(opened, points)
+        other, said = _held_out(opened)
         note((*opened.notes, *said))
         with few_threads(network):
-            done = surgery.shrink(network, given, box=ends, held_out=other, time_limit=time_limit, seed=typed.seed)
-            _write(done, opened, given, out=out, onnx=onnx, html=html)
+            done = surgery.shrink(network, points, box=ends, held_out=other, time_limit=time_limit, seed=typed.seed)
+            _write(done, opened, points, out=out, onnx=onnx, html=html)
     if wanted.shows_table:
         _show(done)
     wanted.finish(shrink_sheet, done.report, opened)
@@ -77,18 +78,12 @@ def _ends(box: str | None) -> Any:
     return lo, hi
 
 
-def _held_out(opened: Opened, form: Any) -> tuple[Any, Any, tuple[str, ...]]:
-    """The points to judge by, those that are held out, and a note on them."""
-    import torch
-
+def _held_out(opened: Opened) -> tuple[Any, tuple[str, ...]]:
+    """The test points, if there are any, and a note on them."""
     try:
-        return form, opened.part("test"), ("held out: the test points",)
+        return opened.part("test"), ("held out: the test points",)
     except AliveError:
-        if form.length is None or form.length < 2 * EVERY:
-            return form, None, ()
-        out = torch.arange(form.length) % EVERY == EVERY - 1
-        parts = [form.take(mask.nonzero()[:, 0]) for mask in (~out, out)]
-        return *parts, (f"held out: every {EVERY}th point, {int(out.sum()):,} in all",)
+        return None, ()
 
 
 def _write(done: Shrunk, opened: Opened, given: Any, *, out: Path | None, onnx: Path | None, html: Path | None) -> None:

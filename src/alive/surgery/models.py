@@ -35,14 +35,20 @@ def copied(model: Module) -> Module:
 
 @contextmanager
 def evaluating(*models: nn.Module) -> Iterator[None]:
-    """Eval mode and no gradients inside; every module's own mode afterwards."""
+    """Eval mode, no gradients and no cache of transformers inside; every module's own mode afterwards."""
     modes = [Modes(model) for model in models]
+    parts = [getattr(module, "config", None) for model in models for module in model.modules()]
+    caching = list({id(config): config for config in parts if getattr(config, "use_cache", None) is True}.values())
     try:
         for mode in modes:
             mode.evaluate()
+        for config in caching:  # a cache is no tensor, and torch.export takes none among the outputs
+            config.use_cache = False  # type: ignore[union-attr]
         with torch.no_grad():
             yield
     finally:
+        for config in caching:
+            config.use_cache = True  # type: ignore[union-attr]
         for mode in modes:
             mode.restore()
 

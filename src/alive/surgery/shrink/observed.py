@@ -39,6 +39,45 @@ def observe(reading: Reading, calls: Iterable[Call], size: int, ends: Ends | Non
     return ends
 
 
+def merged(one: Ends, other: Ends) -> Ends:
+    """Extremes over the points of both."""
+    both = {
+        node: (torch.minimum(lo, one[node][0]), torch.maximum(hi, one[node][1])) for node, (lo, hi) in other.items()
+    }
+    return {**one, **both}
+
+
+def quiet(reading: Reading, ends: Ends) -> dict[fx.Node, Tensor]:
+    """Of the value before each activation, which of its channels [C] never leave one piece, of those that may go."""
+    found = {}
+    for node in reading.nodes:
+        source: Any = node.args[0] if node.args else None
+        met = name_of(node) in BENT and source in ends
+        if met and not all(space.fixed for space in reading.spaces_of(source)):
+            found[source] = reading.pieces(node).within(*ends[source]) >= 0
+    return found
+
+
+def margins(reading: Reading, ends: Ends) -> dict[tuple[str, int], float]:
+    """By layer and unit, how far pre-activations stay from the next knot, in parts of their own range."""
+    found: dict[tuple[str, int], float] = {}
+    for node in reading.nodes:
+        source: Any = node.args[0] if node.args else None
+        space = reading.space_of(source) if name_of(node) in BENT and source in ends else None
+        if space is None:
+            continue
+        lo, hi = ends[source]
+        pieces = reading.pieces(node)
+        knots = torch.tensor((-torch.inf, *pieces.knots, torch.inf), dtype=lo.dtype)
+        piece = pieces.within(lo, hi)
+        free = torch.minimum(lo - knots[piece.clamp(min=0)], knots[piece.clamp(min=0) + 1] - hi) / (hi - lo)
+        for unit in ((piece >= 0) & free.isfinite()).nonzero()[:, 0].tolist():
+            for layer in space.producers:
+                known = found.get((layer.path, unit), torch.inf)
+                found[layer.path, unit] = min(known, float(free[unit]))
+    return found
+
+
 def provoke(reading: Reading, box: Box, calls: Iterable[Call], size: int) -> Ends:
     """Extremes over points of a box that were looked for: those of the calls, and then uphill for each unit in turn."""
     ends = observe(reading, (box.given(box.nearest(call.leaves()[0])) for call in calls), size)

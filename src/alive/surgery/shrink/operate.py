@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from time import monotonic
 from typing import Any
@@ -16,19 +17,22 @@ from ...taps import bare, watchers
 from ...torch_private import BatchNorm
 from ..fold import merge_batch_norm_
 from ..graph.calls import Call, Calls
-from ..graph.channels import Layer, Reading, Space
+from ..graph.channels import Layer, Reading, Space, name_of
 from ..models import LAYERS, apart, copied, evaluating, reals, size
 from ..weights import Before
 from .boxes import box_of
 from .certified import certify_units
 from .merge import fuse_linear, merge_linear
-from .observed import Ends, observe, provoke
-from .record import Difference, Gone, LayerChange, Proofs, Report, Shrunk
+from .observed import Ends, margins, merged, observe, provoke, quiet
+from .record import Difference, Gone, LayerChange, Report, Shrunk, Stirred
 from .remove import remove_multiples, remove_quiet
+from .saving import fit_config
 
 AT_ONCE = 256  # points the graph is run on at once
 TRIED = 1024  # points of the box on which the two networks are compared
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}  # of the largest output; half precisions 1e-2
+TENTH, SAMPLED = 10, 1000  # of the points one in so many, about so many of all, tells whether quiet units stay so
+BY_WEIGHTS = ("unread", "multiple")  # reasons that no data are asked for
 ROUNDS = 4  # of removal: what goes in one layer may free another
 
 
@@ -53,7 +57,8 @@ def shrink(
     time_limit  seconds for the proofs
 
     The model must be in eval mode if it has batch norms, which are written into the layers before them. It is not
-    changed. What cannot be followed is left as it is, and `report.notes` says what and why.
+    changed. Of a model of transformers the configuration gets the new widths where it can tell them.
+    What cannot be followed is left as it is, and `report.notes` says what and why.
 
     >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     >>> with torch.no_grad():
@@ -80,9 +85,10 @@ def shrink(
             merge_batch_norm_(small, trial.keywords if trial.keywords and not trial.args else trial.args)
         reading = Reading(small, trial)
         before = {layer.path: _sizes(layer) for layer in reading.layers}
-        proofs: Proofs | None = None
+        proofs, stirred, free = None, None, dict[tuple[str, int], float]()
         if region is None:
-            ends = observe(reading, judged, at_once)
+            ends, stirred = _seen(reading, judged, None if held_out is None else Calls(held_out, root), at_once)
+            free = margins(reading, ends)
         else:
             ends = provoke(reading, region, chain(judged, calls), at_once)
             ends, proofs = certify_units(reading, region, ends, time_limit)
@@ -96,8 +102,10 @@ def shrink(
             f"the small network differs from the model by {on_data.largest:.3g} on the points it was judged on",
             "Nothing is given back; its forward does something on other batches that it does not do on the first",
         )
-    left = [path for path, m in small.named_modules() if isinstance(m, LAYERS) and path not in before]
-    notes = [f"{path}: the graph shows no plain call of it, or it is shared" for path in left]
+    gone = [g if g.why in BY_WEIGHTS else replace(g, margin=free.get((g.layer, g.unit))) for g in gone]
+    notes = [*operation.left.values(), *_unread(small, before)]
+    if why := fit_config(small):
+        notes.append(f"from_pretrained cannot build it, load_shrunk can: {why}")
     report = Report(
         "observed" if region is None else "certified",
         sum(call.points for call in judged),
@@ -107,10 +115,49 @@ def shrink(
         on_data,
         others,
         proofs,
-        (*operation.left.values(), *notes),
+        tuple(notes),
         monotonic() - began,
+        stirred,
     )
     return Shrunk(small, report)
+
+
+def _seen(
+    reading: Reading, judged: Iterable[Call], others: Iterable[Call] | None, size: int
+) -> tuple[Ends, Stirred | None]:
+    """Extremes over all points; and of the units that are quiet on these, or on nine tenths, how many others wake."""
+    first, rest, points = Ends(), Ends(), 0
+    for call in judged:
+        held = torch.arange(call.points) % TENTH == TENTH - 1
+        part = held & (others is None and points < SAMPLED)
+        points += int(part.sum())
+        observe(reading, [call.rows((~part).nonzero()[:, 0])], size, first)
+        if part.any():
+            observe(reading, [call.rows(part.nonzero()[:, 0])], size, rest)
+    for call in others or ():
+        points += call.points
+        observe(reading, [call], size, rest)
+    asleep = quiet(reading, first)
+    still = quiet(reading, merged(first, rest)) if rest else asleep
+    count = sum(int(own.sum()) for own in asleep.values())
+    woken = count - sum(int((own & still[node]).sum()) for node, own in asleep.items())
+    stirred = Stirred(count, woken, points, others is not None) if rest else None
+    return first if others is not None else merged(first, rest), stirred
+
+
+def _unread(model: nn.Module, read: Iterable[str]) -> Iterator[str]:
+    """What of the layers the graph did not show, and why."""
+    for path, module in model.named_modules():
+        weight = dict(module.named_parameters(recurse=False)).get("weight")
+        if type(module) in LAYERS and path not in read:
+            yield f"{path}: the graph shows no plain call of it, or it is shared"
+        elif (
+            not isinstance(module, (nn.Embedding, nn.LayerNorm))
+            and type(module) not in LAYERS
+            and weight is not None
+            and weight.dim() > 1
+        ):
+            yield f"{path}: {type(module).__name__} is no plain dense or convolutional layer of torch"
 
 
 class Operation:
@@ -143,7 +190,14 @@ class Operation:
         space = self.reading.made_by(layer)
         if space.is_joined and not space.fixed:
             return "linear units and multiples are not merged through a concatenation"
-        return "" if "is part of" in space.fixed else space.fixed
+        if space.fixed or any(gone.layer == layer.path for gone in self.gone):
+            return "" if "is part of" in space.fixed else space.fixed
+        if "bent" in space.steps.values():
+            return "each of its units bends, and none is a multiple of another"
+        curved = sorted({name_of(node) for node, kind in space.steps.items() if kind == "other"})
+        return (
+            f"no unit is constant, and {', '.join(curved)} has no straight piece" if curved else "no unit is constant"
+        )
 
     def _try(self, space: Space, change: Callable[[Space], list[Gone] | str]) -> None:
         if space.fixed:

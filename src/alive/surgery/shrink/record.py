@@ -11,6 +11,7 @@ from typing import Any, Literal
 from torch import nn
 
 Ground = Literal["observed", "certified"]
+NEAR = 0.1  # of a unit's own range: nearer to bending than that is nearly awake
 REASONS = ("dead", "constant", "unread", "multiple", "linear", "fused")
 MEANING = {
     "dead": {
@@ -36,12 +37,17 @@ MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A unit that is gone: of which layer, its first number, why, and more of it in words."""
+    """A unit that is gone: of which layer, its first number, why, and more of it in words.
+
+    margin  how far its pre-activation stayed from bending on the data, in parts of its own range; None where it is
+            proved, or by its weights alone
+    """
 
     layer: str
     unit: int
     why: str
     said: str = ""
+    margin: float | None = None
 
 
 def counted(gone: Iterable[Gone]) -> dict[str, int]:
@@ -94,6 +100,27 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class Stirred:
+    """Of so many units that never bent on some points, how many bend on others: on so many `points`, held out or not.
+
+    held_out  whether the others are data held out, or the last tenth of those the units were judged on
+    """
+
+    quiet: int
+    woken: int
+    points: int
+    held_out: bool
+
+    def __str__(self) -> str:
+        one, other = (
+            ("the data", f"the {self.points:,} points held out")
+            if self.held_out
+            else ("nine tenths of the data", f"the other {self.points:,} points")
+        )
+        return f"of {self.quiet:,} units that never bent on {one}, {self.woken:,} bend on {other}"
+
+
+@dataclass(frozen=True, slots=True)
 class Proofs:
     """How units were judged for all inputs of a box.
 
@@ -127,6 +154,7 @@ class Report:
     notes     what could not be followed and was left as it was, and whatever else there is to know
     on_data   the difference on the data the units were judged on (observed), or on points of the box (certified)
     held_out  the difference on data that were not looked at before
+    stirred   how many units that were quiet on some points are not on others; None if that was not to be seen
     """
 
     ground: Ground
@@ -139,6 +167,7 @@ class Report:
     proofs: Proofs | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    stirred: Stirred | None = None
 
     def meaning(self, why: str) -> str:
         """What a reason means on this ground."""
@@ -179,7 +208,12 @@ class Report:
         """What the removal rests on."""
         if self.proofs is not None:
             return f"certified: proved for every input with {self.proofs.box}"
-        return f"observed: exact on the {self.points:,} points given; other inputs may differ"
+        return f"observed: exact on the {self.points:,} points given, all of them looked at; other inputs may differ"
+
+    @property
+    def nearly_awake(self) -> int:
+        """How many of the units that went came within a tenth of their own range of bending."""
+        return sum(gone.margin is not None and gone.margin < NEAR for gone in self.gone)
 
     @property
     def sizes(self) -> tuple[tuple[str, int, int], ...]:
@@ -199,7 +233,14 @@ class Report:
         if self.held_out is not None:
             told.append(f"largest difference on data held out: {self.held_out}")
         elif self.ground == "observed":
-            told.append("no data were held out: nothing is known of other inputs")
+            told.append("no data were held out: how far outputs move on other inputs is not known")
+        margins = [gone for gone in self.gone if gone.margin is not None]
+        if margins:
+            told.append(
+                f"nearly awake: {self.nearly_awake:,} of {len(margins):,} units that went for what they did on data "
+                f"came within {NEAR:.0%} of their own range of bending"
+            )
+        told += [] if self.stirred is None else [str(self.stirred)]
         if self.proofs is not None:
             p = self.proofs
             told.append(

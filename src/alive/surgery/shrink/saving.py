@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,21 @@ SIZED = (*LAYERS, *NORMS, nn.PReLU, nn.Identity)
 
 
 def save_shrunk(model: nn.Module, path: str | PathLike[str]) -> None:
-    """Write a small network as .safetensors; `load_shrunk` reads it."""
+    """Write a small network as .safetensors, which `load_shrunk` reads; into a folder a model of transformers.
+
+    The folder is one for `from_pretrained`. It is refused where no configuration describes the small network, as where
+    widths differ by layer.
+    """
     from safetensors.torch import save
 
+    if not Path(path).suffix and hasattr(model, "save_pretrained"):
+        if why := fit_config(model):
+            raise AliveError(
+                f"no configuration of {type(model).__name__} describes the small network: {why}",
+                "Write a file that ends in .safetensors, and read it with alive.surgery.load_shrunk",
+            )
+        model.save_pretrained(path)  # type: ignore[operator]
+        return
     state = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
     write_atomically(Path(path), save(state, {KEY: json.dumps(shapes(model))}))
 
@@ -69,6 +82,8 @@ def resized(model: nn.Module, header: str, state: dict[str, Tensor]) -> nn.Modul
             raise AliveError(
                 f"the weights are of another network: there is no {named(path)}", "Build it as it was before"
             ) from None
+        if type(old).__name__ == name and type(old) in SIZED and shape_of(old) == _untupled(given):
+            continue  # as it was: what is tied to others stays tied
         made = _made(name, given)
         sizes = {f"{path}.{key}".removeprefix("."): value.shape for key, value in made.state_dict().items()}
         if any(key not in state or state[key].shape != size for key, size in sizes.items()):
@@ -89,13 +104,83 @@ def resized(model: nn.Module, header: str, state: dict[str, Tensor]) -> nn.Modul
 def shapes(model: nn.Module) -> dict[str, tuple[str, dict[str, Any]]]:
     """What every layer that may have been cut is made with, by its path."""
     return {
-        path: (
-            type(module).__name__,
-            arguments(module) | ({"bias": module.bias is not None} if isinstance(module, LAYERS) else {}),
-        )
-        for path, module in model.named_modules()
-        if type(module) in SIZED
+        p: (type(module).__name__, shape_of(module)) for p, module in model.named_modules() if type(module) in SIZED
     }
+
+
+def shape_of(module: nn.Module) -> dict[str, Any]:
+    """What a layer is made with."""
+    bias = {"bias": module.bias is not None} if isinstance(module, LAYERS) else {}
+    return _untupled(arguments(module) | bias)
+
+
+def _untupled(given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments as JSON has them."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
+
+
+def fit_config(model: nn.Module) -> str:
+    """Write the new widths into the configuration of a model of transformers; why not, if none describes the model.
+
+    A configuration fits if the class builds the same tensors from it. Of one width in it, every layer has one new one.
+    """
+    config: Any = getattr(model, "config", None)
+    if not hasattr(config, "to_dict") or not hasattr(model, "save_pretrained"):
+        return ""
+    here = {name: value.shape for name, value in model.state_dict().items()}
+    known = _built(model, config)
+    if here == known:
+        return ""
+    if here.keys() != known.keys():
+        names = sorted(here.keys() ^ known.keys())
+        return f"its architecture has no such layers as {names[0].rpartition('.')[0] or names[0]} has become"
+    sizes = [(a, b) for name in here for a, b in zip(known[name], here[name], strict=True) if a != b]
+    widths: dict[int, set[int]] = {}
+    for before, after in sizes:
+        widths.setdefault(before, set()).add(after)
+    for before, found in widths.items():
+        if len(found) > 1:
+            return f"layers of width {before} differ now, {' and '.join(map(str, sorted(found)))}"
+    trial = deepcopy(config)
+    for before, (after,) in widths.items():
+        fits = [name for name, value in vars(trial).items() if value == before and type(value) is int] or NAMELESS
+        for name in (name for name in fits if hasattr(trial, name)):
+            if _mends(model, trial, name, after, here):
+                break
+        else:
+            return f"it has no setting for {before} units that are {after} now"
+    for name, value in vars(trial).items():
+        if name != "_attn_implementation" and vars(config).get(name) != value:
+            setattr(config, name, value)
+    return ""
+
+
+NAMELESS = ["n_inner"]  # settings that are None where a width follows from others
+
+
+def _mends(model: nn.Module, trial: Any, name: str, after: int, here: dict[str, torch.Size]) -> bool:
+    """Set a width in a configuration, if more tensors have their size then."""
+    before, wrong = getattr(trial, name), _wrong(model, trial, here)
+    setattr(trial, name, after)
+    if _wrong(model, trial, here) < wrong:
+        return True
+    setattr(trial, name, before)
+    return False
+
+
+def _wrong(model: nn.Module, config: Any, here: dict[str, torch.Size]) -> int:
+    """How many tensors of what a configuration builds are of another size."""
+    built = _built(model, config)
+    return sum(built.get(name) != size for name, size in here.items())
+
+
+def _built(model: nn.Module, config: Any) -> dict[str, torch.Size]:
+    """The sizes of what the model's class makes of a configuration; none if it cannot."""
+    try:
+        with torch.device("meta"):
+            return {name: value.shape for name, value in type(model)(config).state_dict().items()}
+    except (ValueError, TypeError, RuntimeError, AttributeError):
+        return {}
 
 
 def _made(name: str, given: dict[str, Any]) -> nn.Module:
