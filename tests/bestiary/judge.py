@@ -33,6 +33,7 @@ SEED = 12
 ANOTHER = "with another gradient"
 
 Ends = dict[Any, tuple[float, float]]
+Counts = dict[Any, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,13 @@ def _run(case: Case, model: nn.Module, batch: Any) -> Any:
 
 
 class Truth(NamedTuple):
-    """One layer: the ends of every unit, and of every (batch, point)."""
+    """One layer: the ends of every unit, and of every (batch, point); of each unit how many entries are on, of all."""
 
     units: Ends
     points: Ends
     cutoff: float
     ceiling: float
+    rates: Counts
 
     def states(self, ends: Ends) -> dict[Any, str]:
         """The state of each."""
@@ -161,6 +163,14 @@ def wider(a: Ends, b: Ends) -> Ends:
     return both
 
 
+def counts(layer: Layer) -> Counts:
+    """How many entries of each unit lie above the cutoff and below the ceiling, and how many it has."""
+    found = {}
+    for key, part in groups(layer.signed.detach(), layer.unit):
+        found[key] = (sum(layer.cutoff < entry < layer.ceiling for entry in part.tolist()), part.numel())
+    return found
+
+
 def truths(batches: Sequence[Sequence[Layer]]) -> list[Truth]:
     """The layers over all batches; those of one name are one, and those without a name go by their place."""
     merged: dict[str, Truth] = {}
@@ -171,9 +181,15 @@ def truths(batches: Sequence[Sequence[Layer]]) -> list[Truth]:
             pairs = ends(layer.signed, layer.point).items() if of_points else ()
             points = {(number, point): pair for point, pair in pairs}
             units = ends(layer.signed, layer.unit)
-            old = merged.get(name, Truth({}, {}, layer.cutoff, layer.ceiling))
-            merged[name] = old._replace(units=wider(old.units, units), points=wider(old.points, points))
+            old = merged.get(name, Truth({}, {}, layer.cutoff, layer.ceiling, {}))
+            wide = {"units": wider(old.units, units), "points": wider(old.points, points)}
+            merged[name] = old._replace(**wide, rates=_more(old.rates, counts(layer)))
     return list(merged.values())
+
+
+def _more(a: Counts, b: Counts) -> Counts:
+    """The counts over both."""
+    return {key: tuple(map(sum, zip(a.get(key, (0, 0)), b.get(key, (0, 0)), strict=True))) for key in {**a, **b}}
 
 
 def overall(layers: Sequence[Truth]) -> dict[Any, str]:
@@ -359,7 +375,7 @@ def _matched(fits: list[list[str]]) -> dict[int, int]:
 
 def _layer_fits(found: Any, layer: Truth, is_old: bool) -> str:
     units = _tally_fits(found.units, Counter(layer.states(layer.units).values()))
-    if units == "right" and not _same_ends(found, layer):
+    if units == "right" and not (_same_ends(found, layer) and _same_rates(found, layer)):
         units = ""
     if is_old and not sum(found.points):
         points = "told" if layer.points else "right"  # the old way to say so
@@ -392,6 +408,12 @@ def _same_ends(found: Any, layer: Truth) -> bool:
     mine, theirs = (x.nan_to_num(nan=7e7, posinf=8e7, neginf=-8e7) for x in (mine, theirs))
     mine, theirs = (x[(x @ x.new_tensor([1.0, 0.618])).argsort()] for x in (mine, theirs))
     return torch.allclose(mine, theirs, rtol=1e-3, atol=1e-3)
+
+
+def _same_rates(found: Any, layer: Truth) -> bool:
+    """Whether as many values of each unit are on, in whatever order."""
+    pairs = zip(found.rates.on.tolist(), found.rates.met.tolist(), strict=True)
+    return sorted(pair for pair in pairs if pair[1]) == sorted(layer.rates.values())
 
 
 def _says_nothing(found: Any) -> bool:

@@ -209,6 +209,17 @@ def test_a_wrong_first_death_is_silent(monkeypatch):
     assert "died_at" in verdict.why
 
 
+def test_a_wrong_rate_is_silent(monkeypatch):
+    def one_too_many(*args, **options):
+        found = counted(*args, **options)
+        (layer,) = found.layers
+        return replace(found, layers=(replace(layer, rates=replace(layer.rates, on=layer.rates.on + 1)),))
+
+    counted = brute.alive.census
+    monkeypatch.setattr(brute.alive, "census", one_too_many)
+    assert judge(plain(true)).census == "silent"
+
+
 def test_layers_of_one_name_are_one():
     a = Layer(torch.tensor([[1.0, -1.0]]), torch.tensor([[0]]), torch.tensor([[0, 1]]), name="same")
     b = replace(a, z=torch.tensor([[-2.0, -3.0]]), point=torch.tensor([[1]]))

@@ -129,4 +129,6 @@ def test_the_watcher_keeps_extremes_and_not_activations() -> None:
     counter.expect(50)
     tap = Tap("a", Activation("relu"), Layout(Grid(4, (0,), (1,), 4)))
     counter.watch(Call(tap, torch.randn(50, 4, 8, 8), 50, False, lambda: None))
-    assert sum(t.numel() for t in counter.seen["a"] if isinstance(t, Tensor)) == 4 + 4 + 50
+    assert (
+        sum(t.numel() for t in counter.seen["a"] if isinstance(t, Tensor)) == 4 + 4 + 4 + 50
+    )  # two ends and a count of each unit, a state of each point

@@ -32,7 +32,9 @@ def data() -> Tensor:
 
 def record(found: Census) -> dict[str, object]:
     ends = {layer.name: [layer.top.tolist(), layer.bottom.tolist()] for layer in found.layers}
-    return json.loads(json.dumps(counted(found.to_dict()) | {"ends": ends, "signals": signals(found.to_dict())}))
+    rates = {layer.name: [layer.rates.on.tolist(), layer.rates.met.tolist()] for layer in found.layers}
+    told = {"ends": ends, "rates": rates, "signals": signals(found.to_dict())}
+    return json.loads(json.dumps(counted(found.to_dict()) | told))
 
 
 def main(rank: int, folder: Path) -> None:

@@ -96,7 +96,7 @@ def test_training_is_the_same_to_the_bit(tmp_path, loader):
     for ours, theirs in zip(model.state_dict().values(), plain.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs)
     assert all(moment.points.total == 60 for moment in look.history.moments)
-    assert gzip.decompress((tmp_path / "w.json.gz").read_bytes()).startswith(b'{"format":"alive watch 1"')
+    assert gzip.decompress((tmp_path / "w.json.gz").read_bytes()).startswith(b'{"format":"alive watch 2"')
 
 
 def test_a_run_that_goes_on_keeps_what_came_before(tmp_path):

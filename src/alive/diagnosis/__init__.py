@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .dormancy import Dormancy, dormancy
     from .gathered import gather
     from .limits import Limit
+    from .rates import Rates
     from .record import Census, LayerCensus, Tally
     from .signal import Signal
 
@@ -17,6 +18,7 @@ __all__ = [
     "Dormancy",
     "LayerCensus",
     "Limit",
+    "Rates",
     "Signal",
     "Tally",
     "census",

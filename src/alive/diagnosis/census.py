@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from inspect import signature
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from ..data import calls, read
-from ..errors import AliveError
+from ..errors import AliveError, expect
 from ..functional import Activation, State, classify
 from ..provenance import Grid, Layout, Pairing, Scattered, by_name
 from ..taps import UNDECLARED, Call, Declared, Tap, Taps, Watcher, bare
@@ -23,9 +23,10 @@ from ..torch_private import DisableTorchFunction
 from .backward import Backward, Loss, unfrozen
 from .build import build
 from .example import example_of
-from .extremes import extremes
+from .extremes import reduced
 from .kept import Kept
 from .modes import Modes
+from .rates import RARE, Rates
 from .record import ALIVE, Census, LayerCensus, Tally, together
 from .signal import UNMEASURED, Signal, measured, of_input
 
@@ -43,6 +44,7 @@ def census(
     point_axis: int | None = 0,
     layers: Sequence[str] = (),
     declared: Declared = UNDECLARED,
+    rare: float = RARE,
 ) -> Census:
     """Count dead, linear and nonlinear units and points of a model over all of `data`, exactly, in one pass.
 
@@ -57,6 +59,7 @@ def census(
     point_axis   the axis of the points in the inputs (1 for [T, N, C]); None: each tensor of a batch is one point
     layers       patterns of the names of layers to keep to, such as "features.*"
     declared     what you know of the model that it does not show, see `alive.Declared`
+    rare         a unit that is on for less than this share of its values is rare; off for less, nearly linear
 
     Where a few of many are chosen, the many are units too: latents of a sparse autoencoder, codes, experts
     (`LayerCensus.noun`). One is dead if nothing ever chooses it; a latent, if never with a value that passes.
@@ -74,6 +77,7 @@ def census(
     >>> found.points
     Tally(dead=1, linear=0, nonlinear=1, broken=0, unknown=0)
     """
+    expect([(0 < rare < 1, f"rare is a share of the values, between 0 and 1, got {rare}")])
     backward = Backward(loss) if gradient or loss is not None else None
     counter = _Counter(keep_points, point_axis, backward)
     taps = Taps(model, counter, layers=layers, point_axis=point_axis, declared=declared)
@@ -100,7 +104,7 @@ def census(
         raise AliveError(
             "the data has no batch", "Pass a loader with at least one point; is it exhausted, or its split empty?"
         )
-    return replace(total.settled(taps.book.pairing), build=build(root), example=example)
+    return replace(total.settled(taps.book.pairing), build=build(root), example=example, rare=rare)
 
 
 class _Run(NamedTuple):
@@ -153,7 +157,8 @@ class _Both(NamedTuple):
 class _Seen(NamedTuple):
     """One layer over one batch: extremes by unit [C] and states by point [N]; None where they cannot be told.
 
-    Codes and experts are chosen for every point: there, points have no state.
+    Of the values of each unit so many are on, of so many. Codes and experts are chosen for every point: there, points
+    have no state.
     """
 
     tap: Tap
@@ -163,6 +168,8 @@ class _Seen(NamedTuple):
     values: int
     signal: Signal
     scored: bool = True
+    on: Tensor | None = None
+    met: Tensor | int = 0
 
     @property
     def of_points(self) -> bool:
@@ -174,16 +181,18 @@ class _Seen(NamedTuple):
         top, bottom = self.top, self.bottom
         if top is not None and bottom is not None and other.top is not None and other.bottom is not None:
             top, bottom = torch.maximum(top, other.top), torch.minimum(bottom, other.bottom)
+        on = None if self.on is None or other.on is None else self.on + other.on
         states = self.states
         if states is not None and other.states is not None:
             states = torch.where(other.states == ABSENT, states, other.states)
         signal = replace(self.signal.plus(other.signal), points=self.signal.points)
-        return self._replace(top=top, bottom=bottom, states=states, signal=signal)
+        seen = self._replace(top=top, bottom=bottom, states=states, signal=signal)
+        return seen._replace(on=on, met=self.met + other.met)
 
     def unclear(self, why: str = OTHERWISE) -> _Seen:
         """The same, where nothing can be told of its points and units."""
         layout = self.tap.layout._replace(points=False, units=False, why=(f"points and units: {why}",))
-        nothing: dict[str, Any] = {"top": None, "bottom": None, "states": None, "signal": UNMEASURED}
+        nothing: dict[str, Any] = {"top": None, "bottom": None, "states": None, "on": None, "signal": UNMEASURED}
         return self._replace(tap=self.tap._replace(layout=layout), values=layout.place.width, **nothing)
 
     def unpaired(self, pairing: Pairing) -> _Seen:
@@ -242,6 +251,7 @@ class _Counter(Watcher):
             else:
                 del self.seen[name]
         self.met.update(self.seen)
+        self.seen = dict(zip(self.seen, _brought(self.seen.values()), strict=True))
         paired = self.count(run.taps, given, told)
         inputs = reduce(int.__or__, (seen.tap.inputs for seen in self.seen.values()), 0)
         if not run.taps.book.pairing.open(inputs):
@@ -261,21 +271,22 @@ class _Counter(Watcher):
             return call.activate()
         layout, z = call.tap.layout, call.z.detach()
         ends = z if call.selection is None else call.selection.signed(z)
-        by_unit, by_point = extremes(ends, layout, self.points)
+        units, by_point, on, met = reduced(ends, layout, self.points, call.tap.activation)
         states = None
         if by_point is not None and call.tap.noun not in (CODE, EXPERT):
             states = classify(*by_point, call.tap.activation)
             if isinstance(layout.place, Scattered):
-                states[(by_point[0] == -torch.inf) & (by_point[1] == torch.inf)] = ABSENT
+                states.masked_fill_((by_point[0] == -torch.inf) & (by_point[1] == torch.inf), ABSENT)
         values = 0 if layout.units else max(1, z.numel() // max(self.points, 1))
-        top, bottom = by_unit or (None, None)
+        top, bottom = units or (None, None)
         name = call.tap.name
         while name in self.seen and not call.tap.several:
             name += "'"
         judged = call.tap.noun not in (CODE, EXPERT)  # of scores that only choose, the signal says nothing
         with DisableTorchFunction():  # its products are not the model's, of which others that watch it keep account
             signal = measured(z, layout, self.points) if judged else UNMEASURED
-        seen = _Seen(call.tap, top, bottom, states, values, signal, call.selection is None or call.selection.scored)
+        scored = call.selection is None or call.selection.scored
+        seen = _Seen(call.tap, top, bottom, states, values, signal, scored, on, met)
         self._put(name, self.seen[name].plus(seen) if name in self.seen else seen, call.slot)
         if self.backward is not None and judged:
             self.backward.listen(name, call.z, layout)
@@ -296,11 +307,11 @@ class _Counter(Watcher):
     def count(self, taps: Taps, given: Signal | None = None, made: Signal | None = None) -> Census:
         """The census of the batch."""
         alive = torch.full((self.points,), ALIVE, dtype=torch.int16)
-        told = [seen.states.cpu() for seen in self.seen.values() if seen.states is not None]
+        told = [seen.states for seen in self.seen.values() if seen.states is not None]
         states = torch.stack(told) if told else torch.empty(0, self.points, dtype=torch.int8)
         layers, labels = [], _labels(self.seen)
         for number, (name, seen) in enumerate(self.seen.items()):
-            dies = alive[:0] if seen.states is None else (seen.states.cpu() == State.DEAD) & (alive == ALIVE)
+            dies = alive[:0] if seen.states is None else (seen.states == State.DEAD) & (alive == ALIVE)
             if seen.states is not None:
                 alive[dies] = number
             around = (
@@ -313,6 +324,22 @@ class _Counter(Watcher):
         if hidden or len(told) < sum(seen.of_points for seen in self.seen.values()):
             overall[(overall != State.DEAD) & (overall != State.BROKEN)] = State.UNKNOWN
         return Census(tuple(layers), Tally.of(overall), alive if self.keep_points else None, unseen, given, made)
+
+
+def _brought(layers: Collection[_Seen]) -> Iterator[_Seen]:
+    """What was seen, on the CPU: all that is of one device and kind in one transfer, so that a batch waits once."""
+    names = ("top", "bottom", "states", "on", "met")
+    groups: dict[Any, list[Tensor]] = {}
+    for t in (getattr(seen, name) for seen in layers for name in names):
+        if isinstance(t, Tensor) and t.device.type != "cpu":
+            groups.setdefault((t.device, t.dtype), []).append(t)
+    parts = {key: iter(torch.cat(some).cpu().split([len(t) for t in some])) for key, some in groups.items()}
+    for seen in layers:
+        here: dict[str, Any] = {name: getattr(seen, name) for name in names}
+        for name, t in here.items():
+            if isinstance(t, Tensor) and t.device.type != "cpu":
+                here[name] = next(parts[t.device, t.dtype])
+        yield seen._replace(**here)
 
 
 def _as_wide(*parts: Census) -> Iterator[Census]:
@@ -328,7 +355,9 @@ def _widened(layer: LayerCensus, width: int) -> LayerCensus:
     more = (0, width - len(layer.top))
     if layer.values or not more[1]:
         return layer
-    return replace(layer, top=pad(layer.top, more, value=-torch.inf), bottom=pad(layer.bottom, more, value=torch.inf))
+    rates = layer.rates and Rates(pad(layer.rates.on, more), pad(layer.rates.met, more))
+    top, bottom = pad(layer.top, more, value=-torch.inf), pad(layer.bottom, more, value=torch.inf)
+    return replace(layer, top=top, bottom=bottom, rates=rates)
 
 
 def _labels(seen: Mapping[str, _Seen]) -> dict[str, str]:
@@ -356,6 +385,7 @@ def _layer(name: str, label: str, seen: _Seen, points: int, deaths: int, bypasse
         "bypassed": bypassed,
         "noun": seen.tap.noun,
         "scored": seen.scored,
+        "rates": None if seen.on is None else Rates(seen.on, torch.as_tensor(seen.met).expand(seen.on.shape)),
     }
     return LayerCensus(name, seen.tap.activation, top, bottom, tally, deaths, seen.signal, **known)
 

@@ -10,7 +10,7 @@ from math import inf
 
 from ..errors import AliveError, expect_one_of
 from ..taps import NOUNS
-from ..taps.selections import CODE, EXPERT
+from ..taps.selections import CODE, EXPERT, UNIT
 from .record import BENDS_NOTHING, EXPLODED, HAVE_MERGED, VANISHED, Census, LayerCensus, Tally
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -23,6 +23,13 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 CHOSEN = {f"{noun}s": noun for noun in NOUNS}  # latents, codes and experts, which are units too
 COUNTS = [f"{state}_{what}" for what in ("units", "points", *CHOSEN) for state in Tally._fields]
+RARELY = {
+    f"{word}_{what}": (word, noun)
+    for word in ("rare", "nearly_linear")
+    for what, noun in {"units": "", **CHOSEN}.items()
+}
+MEASURES = {"entropy": (*NOUNS, UNIT), "perplexity": (CODE,), "load": (EXPERT,), "variation": (EXPERT,)}
+MOST_OF = ("load", "variation")  # of any layer; of the others the least
 WORDS = {
     "flat_layers": BENDS_NOTHING,
     "merged_layers": HAVE_MERGED,
@@ -30,7 +37,7 @@ WORDS = {
     "exploded_layers": EXPLODED,
 }
 SIGNALS = ("gradient", "spread", "rank")  # the least of any layer
-KNOWN = [*COUNTS, *WORDS, *SIGNALS]
+KNOWN = [*COUNTS, *RARELY, *MEASURES, *WORDS, *SIGNALS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,9 @@ class Limit:
 
     Counts are those of units and points (`dead_units`), of latents, codes and experts among the units
     (`dead_latents`), and of layers (`flat_layers`, which bend nothing, `merged_layers`, `vanished_layers`,
-    `exploded_layers`); `gradient`, `spread` and `rank` are the least of any layer.
+    `exploded_layers`); `gradient`, `spread`, `rank` and `entropy` are the least of any layer, `perplexity` the least of
+    any codebook, in percent of its codes, `load` and `variation` the most of any router. Units, latents, codes and
+    experts are also counted that are `rare` (`rare_latents`) or `nearly_linear`.
     """
 
     count: str
@@ -61,7 +70,7 @@ class Limit:
             )
         count, compare, number, percent = match.groups()
         expect_one_of("count", count, KNOWN)
-        if percent and count in SIGNALS:
+        if percent and (count in SIGNALS or (count in MEASURES and count != "perplexity")):
             raise AliveError(
                 f"cannot read the limit {text!r}: {count} has no whole to be a share of", "Leave the % out"
             )
@@ -93,6 +102,10 @@ class Limit:
             return self._signal(census)
         if self.count in WORDS:
             return self._layers(census)
+        if self.count in MEASURES:
+            return self._measure(census)
+        if self.count in RARELY:
+            return self._rarely(census)
         state, what = self.count.split("_")
         tally: Tally = census.chosen(CHOSEN[what]) if what in CHOSEN else getattr(census, what)
         known: int = getattr(tally, state)
@@ -108,6 +121,27 @@ class Limit:
         known = [value for value in values if value is not None]
         most = min(known, default=inf)
         return (most, most) if len(known) == len(values) else (0.0, most)
+
+    def _measure(self, census: Census) -> tuple[float, float]:
+        """The least or most of any layer that it is of; unknown where a layer's units are."""
+        layers = [layer for layer in census.layers if layer.noun in MEASURES[self.count]]
+        known = [layer.rates for layer in layers if layer.rates is not None and not layer.values]
+        values = [(getattr(rates, self.count) or 0.0) / (len(rates.on) / 100 if self.percent else 1) for rates in known]
+        if self.count in MOST_OF:
+            most = max(values, default=0.0)
+            return most, most if len(known) == len(layers) else inf
+        least = min(values, default=inf)
+        return least if len(known) == len(layers) else 0.0, least
+
+    def _rarely(self, census: Census) -> tuple[float, float]:
+        """How many are seldom on, or seldom off; where units are unknown, all of them may be."""
+        word, noun = RARELY[self.count]
+        layers = [layer for layer in census.layers if noun in ("", layer.noun)]
+        total = sum(layer.units.total for layer in layers)
+        known = sum(len(getattr(layer.rates, word)(census.rare)) for layer in layers if layer.rates is not None)
+        most = known + sum(layer.units.total for layer in layers if layer.rates is None)
+        share = 100 / max(total, 1) if self.percent else 1
+        return known * share, inf if any(unseen.counts for unseen in census.unseen) else most * share
 
     def _layers(self, census: Census) -> tuple[float, float]:
         """How many layers a word holds for, and for how many it may."""

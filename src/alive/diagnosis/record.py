@@ -22,6 +22,7 @@ from ..functional.signals import has_exploded, has_merged, has_vanished
 from ..taps import NOUNS, Unseen
 from .build import Build
 from .example import Example
+from .rates import RARE, Rates
 from .signal import UNMEASURED, Signal
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class LayerCensus:
               top is the largest margin to being chosen: the score less the k-th largest of the others
     scored    of a choice, whether by scores that can be lifted
     paired    inputs whose points are taken to be those of the first one by their position alone
+    rates     how often each unit is on; None where its units are unknown
     """
 
     name: str
@@ -97,6 +99,7 @@ class LayerCensus:
     noun: str = "unit"
     scored: bool = True
     paired: tuple[str, ...] = ()
+    rates: Rates | None = None
 
     @property
     def states(self) -> Tensor:
@@ -141,7 +144,7 @@ class LayerCensus:
             "paired": tuple(dict.fromkeys((*self.paired, *other.paired))),
         }
         if common["values"]:
-            return replace(self, top=self.top[:0], bottom=self.bottom[:0], **common)
+            return replace(self, top=self.top[:0], bottom=self.bottom[:0], rates=None, **common)
         if self.top.shape != other.top.shape or self.activation != other.activation:
             raise AliveError(
                 f"layer {self.name} has {len(self.top)} units of {self.activation.name} in one census and "
@@ -152,6 +155,7 @@ class LayerCensus:
             self,
             top=torch.maximum(self.top, other.top),
             bottom=torch.minimum(self.bottom, other.bottom),
+            rates=None if self.rates is None or other.rates is None else self.rates.plus(other.rates),
             **common,
         )
 
@@ -159,9 +163,9 @@ class LayerCensus:
         """The same where nothing can be told of its points and units, and why."""
         values, points = max(self.values, len(self.top)), Tally(unknown=self.points.total)
         top, bottom, unknown = self.top[:0], self.bottom[:0], tuple(dict.fromkeys((*self.unknown, why)))
-        return replace(self, top=top, bottom=bottom, points=points, values=values, unknown=unknown)
+        return replace(self, top=top, bottom=bottom, points=points, values=values, unknown=unknown, rates=None)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, rare: float = RARE) -> dict[str, Any]:
         """Everything that was counted, as plain numbers."""
         states = self.states
         return {
@@ -183,6 +187,7 @@ class LayerCensus:
             "dead_units": (states == State.DEAD).nonzero().flatten().tolist(),
             "linear_units": (states == State.LINEAR).nonzero().flatten().tolist(),
             "broken_units": (states == State.BROKEN).nonzero().flatten().tolist(),
+            "rates": self.rates and self.rates.to_dict(rare),
         }
 
 
@@ -205,7 +210,8 @@ class Census:
     were noticed and could not be counted. `input` and `output` are the signal in the model's first input and in its
     output; gradients of layers are in shares of that of the output. `build` says which cures apply to the model.
     Units are those of all layers: latents, codes and experts too, which `chosen` has by themselves.
-    `example` is how the model is called, on two of the points.
+    `example` is how the model is called, on two of the points. `rare` is the share of its values below which a unit is
+    rarely on, or off.
     """
 
     layers: tuple[LayerCensus, ...]
@@ -216,6 +222,7 @@ class Census:
     output: Signal | None = None
     build: Build | None = None
     example: Example | None = None
+    rare: float = RARE
 
     @property
     def units(self) -> Tally:
@@ -225,6 +232,14 @@ class Census:
     def chosen(self, noun: str) -> Tally:
         """Those units that are latents, codes or experts, by state; none where nothing is chosen from."""
         return reduce(Tally.plus, (layer.units for layer in self.layers if layer.noun == noun), Tally())
+
+    @property
+    def never(self) -> str:
+        """What never means, in words: of how many points, and what it says of others like them."""
+        n = self.points.total
+        return (
+            "" if n < 4 else f"never on at {n:,} points: on at less than 3 in {n:,} such points, with 95 % confidence"
+        )
 
     def __getitem__(self, name: str) -> LayerCensus:
         """A layer by its name or label."""
@@ -347,7 +362,8 @@ class Census:
             "points": self.points._asdict(),
             **{f"{noun}s": self.chosen(noun)._asdict() for noun in NOUNS if self.chosen(noun).total},
             "gone": self.gone,
-            "layers": [{**layer.to_dict(), "words": list(self.words(layer))} for layer in self.layers],
+            "layers": [{**layer.to_dict(self.rare), "words": list(self.words(layer))} for layer in self.layers],
+            "rare_below": self.rare,
         }
         for name in ("input", "output"):
             signal: Signal | None = getattr(self, name)
@@ -402,7 +418,8 @@ def together(a: Census, b: Census) -> Census:
         for ours, theirs in ((a.input, b.input), (a.output, b.output))
     )
     build, example = a.build or b.build, a.example or b.example
-    return Census(layers, a.points.plus(b.points), died_at, tuple(unseen.values()), given, made, build, example)
+    points = a.points.plus(b.points)
+    return Census(layers, points, died_at, tuple(unseen.values()), given, made, build, example, a.rare)
 
 
 def _doubtful(ours: Mapping[str, LayerCensus], theirs: Mapping[str, LayerCensus]) -> set[str]:

@@ -120,11 +120,13 @@ def _sentence(seen: list[Seen | None]) -> str:
 
 
 def _curves(moments: tuple[Moment, ...], edges: list[float]) -> list[Curve]:
-    """Dead points, then each number of the user's own."""
+    """Dead points, units that are rarely on, then each number of the user's own."""
     made = []
     if any(moment.points.total for moment in moments):
         shares: list[float | None] = [m.points.dead / m.points.total if m.points.total else None for m in moments]
         made.append(_curve("dead points", shares, edges, share=True))
+    rare = [m.sums.get("alive/rare_units") for m in moments]
+    made += [_curve("rare units", rare, edges, share=True)] if any(rare) else []
     names = dict.fromkeys(name for moment in moments for name in moment.numbers)
     return made + [_curve(name, [m.numbers.get(name) for m in moments], edges, share=False) for name in names]
 

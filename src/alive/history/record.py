@@ -6,23 +6,28 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 
 from .._version import __version__
+from ..diagnosis.limits import MEASURES, MOST_OF
+from ..diagnosis.rates import BINS
 from ..diagnosis.record import Census, LayerCensus, Tally
 from ..errors import AliveError
 from ..files import write_atomically
 from ..functional import State
 from ..gate import Allowance
+from ..taps import NOUNS
+from ..taps.selections import UNIT
 
-FORMAT = "alive watch 1"
+FORMATS = ("alive watch 2", "alive watch 1")  # what is written, and what is read as well: without rates
 LETTERS = {
     State.NONLINEAR: "n",
     State.DEAD: "d",
@@ -31,6 +36,7 @@ LETTERS = {
     State.UNKNOWN: "u",
 }
 NAMES = {letter: state.name.lower() for state, letter in LETTERS.items()}
+RATES = ("rare", "nearly_linear", *MEASURES)
 NEVER = "-"  # a unit that no point was sent to
 TIMES = 200  # a file that is compressed may open to so many times its size
 MOST = 1e300  # a number beyond it would become infinite where it is drawn
@@ -45,12 +51,17 @@ class Layer(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One layer at one step: a letter for each unit (d, l, n, b, u, or - where no point came), dead points, signal."""
+    """One layer at one step: a letter for each unit (d, l, n, b, u, or - where no point came), dead points, signal,
+    what its units are called, and of their rates `RATES` and the histogram.
+    """
 
     units: str
     dead_points: int
     spread: float | None = None
     gradient: float | None = None
+    noun: str = UNIT
+    rates: Mapping[str, float] = MappingProxyType({})
+    histogram: Sequence[int] = ()
 
     def count(self, letter: str) -> int:
         """How many units are in a state."""
@@ -74,7 +85,7 @@ class Moment:
     @classmethod
     def of(cls, step: int, census: Census, numbers: Mapping[str, float | None]) -> Moment:
         """What is kept of a census."""
-        return cls(step, census.points, {layer.name: _seen(layer) for layer in census.layers}, numbers)
+        return cls(step, census.points, {layer.name: _seen(layer, census.rare) for layer in census.layers}, numbers)
 
     def units(self, letter: str) -> int:
         """How many units of all layers are in a state."""
@@ -86,21 +97,49 @@ class Moment:
         return sum(seen.total for seen in self.layers.values())
 
     @property
+    def sums(self) -> dict[str, float]:
+        """The numbers of all layers together, by the names that --fail-on takes: counts are shares of the whole.
+
+        `alive/dead_latents` is a share of `alive/latents`, which says how many there are; latents, codes and experts
+        are units too.
+        """
+        found: dict[str, float] = {}
+        for what, noun in {"units": "", **{f"{noun}s": noun for noun in NOUNS}}.items():
+            layers = [seen for seen in self.layers.values() if noun in ("", seen.noun)]
+            if total := sum(seen.total for seen in layers):
+                counts = {name: sum(seen.count(letter) for seen in layers) for letter, name in NAMES.items()}
+                for name in RATES[:2] if any(seen.rates for seen in layers) else ():
+                    counts[name] = sum(int(seen.rates.get(name, 0)) for seen in layers)
+                found |= {f"alive/{name}_{what}": count / total for name, count in counts.items()}
+                found[f"alive/{what}"] = float(total)
+        if total := self.points.total:
+            found |= {f"alive/{name}_points": count / total for name, count in self.points._asdict().items()}
+            found["alive/points"] = float(total)
+        for name, nouns in MEASURES.items():
+            values = [s.rates[name] for s in self.layers.values() if s.noun in nouns and name in s.rates]
+            found |= {f"alive/{name}": (max if name in MOST_OF else min)(values)} if values else {}
+        return found
+
+    @property
     def scalars(self) -> dict[str, float]:
-        """The numbers worth a curve, by name: what is unknown is left out."""
-        shares = {f"{NAMES[letter]}_units": self.units(letter) / max(self.total, 1) for letter in "dl"}
-        found: dict[str, float | None] = {f"alive/{name}": value for name, value in shares.items()}
-        if self.points.total:
-            found["alive/dead_points"] = self.points.dead / self.points.total
+        """All that is worth a curve: the sums, the same layer by layer, numbers of the user's own; none is unknown."""
+        found: dict[str, float | None] = dict(self.sums)
         for name, seen in self.layers.items():
             found[f"alive/dead_units/{name}"] = seen.count("d") / max(seen.total, 1)
             found[f"alive/spread/{name}"], found[f"alive/gradient/{name}"] = seen.spread, seen.gradient
+            if seen.rates:
+                found[f"alive/rare_units/{name}"] = seen.rates["rare"] / max(seen.total, 1)
+            told = (measure for measure, nouns in MEASURES.items() if seen.noun in nouns)
+            found |= {f"alive/{measure}/{name}": seen.rates.get(measure) for measure in told}
         found |= {name: value for name, value in self.numbers.items() if value is not None}
         return {name: value for name, value in found.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text."""
-        layers = {name: [packed(seen.units), *seen[1:]] for name, seen in self.layers.items()}
+        layers = {
+            name: [packed(seen.units), *seen[1:5], dict(seen.rates), seen.histogram]
+            for name, seen in self.layers.items()
+        }
         return {"step": self.step, "points": list(self.points), "layers": layers, "numbers": dict(self.numbers)}
 
     @classmethod
@@ -108,20 +147,34 @@ class Moment:
         """What `to_dict` wrote."""
         layers = {name: Seen(unpacked(units, allowance), *rest) for name, (units, *rest) in said["layers"].items()}
         points, numbers = Tally(*said["points"]), dict(said["numbers"])
-        _expect_counts(*points, *(seen.dead_points for seen in layers.values()))
-        signals = [value for seen in layers.values() for value in seen[2:]]
+        _expect_counts(*points, *(n for seen in layers.values() for n in (seen.dead_points, *seen.histogram)))
+        for seen in layers.values():
+            if (
+                seen.noun not in (UNIT, *NOUNS)
+                or not {*seen.rates} <= {*RATES}
+                or len(seen.histogram) not in (0, len(BINS))
+            ):
+                raise ValueError("a layer has rates of another kind")
+        signals = [value for seen in layers.values() for value in (*seen[2:4], *seen.rates.values())]
         _expect_numbers(*(value for value in (*numbers.values(), *signals) if value is not None))
         _expect_numbers(said["step"])
         return cls(int(said["step"]), points, layers, numbers)
 
 
-def _seen(layer: LayerCensus) -> Seen:
+def _seen(layer: LayerCensus, rare: float) -> Seen:
     if layer.values:
-        return Seen("u" * layer.values, layer.points.dead, layer.signal.spread, _finite(layer.signal.gradient))
+        spread, gradient = layer.signal.spread, _finite(layer.signal.gradient)
+        return Seen("u" * layer.values, layer.points.dead, spread, gradient, layer.noun)
     never = (layer.top == -torch.inf) & (layer.bottom == torch.inf)
     states = zip(layer.states.tolist(), never.tolist(), strict=True)
     units = "".join(NEVER if unmet else LETTERS[State(state)] for state, unmet in states)
-    return Seen(units, layer.points.dead, _finite(layer.signal.spread), _finite(layer.signal.gradient))
+    signals, rates = (_finite(layer.signal.spread), _finite(layer.signal.gradient)), layer.rates
+    if rates is None:
+        return Seen(units, layer.points.dead, *signals, layer.noun)
+    told = {name: _finite(getattr(rates, name)) for name in MEASURES}
+    told |= {"rare": len(rates.rare(rare)), "nearly_linear": len(rates.nearly_linear(rare))}
+    known = {name: value for name, value in told.items() if value is not None}
+    return Seen(units, layer.points.dead, *signals, layer.noun, known, list(rates.histogram))
 
 
 def _expect_numbers(*values: object) -> None:
@@ -186,7 +239,7 @@ class History:
         """Write the file, whole or not at all; a name that ends in .gz is compressed. `seal`: `write_atomically`'s."""
         layers = [layer._asdict() for layer in self.layers]
         said = {
-            "format": FORMAT,
+            "format": FORMATS[0],
             "version": __version__,
             "layers": layers,
             "moments": [m.to_dict() for m in self.moments],
@@ -203,7 +256,7 @@ class History:
             if data[:2] == b"\x1f\x8b":
                 data = b"".join(allowance.unpacked(data))
             said = allowance.json(data)
-            if not isinstance(said, dict) or said.get("format") != FORMAT:
+            if not isinstance(said, dict) or said.get("format") not in FORMATS:
                 raise ValueError("it is of another kind")
             layers = tuple(Layer(**layer) for layer in said["layers"])
             if not all(isinstance(text, str) for layer in layers for text in layer):

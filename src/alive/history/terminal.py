@@ -83,4 +83,5 @@ def _told(seen: Seen | None) -> str:
         return "not reached"
     if seen.count("u"):
         return "unknown"
-    return f"{seen.count('d')} of {seen.total} dead" + f", {seen.count('l')} linear" * bool(seen.count("l"))
+    more = {"linear": seen.count("l"), "rare": seen.rates.get("rare", 0)}
+    return f"{seen.count('d')} of {seen.total} dead" + "".join(f", {n} {word}" for word, n in more.items() if n)

@@ -54,7 +54,7 @@ def watch(
 
 
 class Watcher:
-    """Call it at every step: `look(step, loss=...)`. It does nothing but at every so-manieth step."""
+    """Call it at every step: `look(step, loss=...)`. It looks once every `every` steps, and otherwise does nothing."""
 
     def __init__(
         self, model: nn.Module, probe: Any, every: int, path: Path | None, log: Log | None, options: Mapping[str, Any]

@@ -10,6 +10,7 @@ from torch import nn
 from ..diagnosis import Census, census
 from ..diagnosis.census import OPTIONS
 from ..errors import AliveError, expect_one_of
+from ..history.record import Moment
 from .sinks import Sink
 
 
@@ -44,16 +45,11 @@ class Probe:
 
 
 def numbers(found: Census) -> dict[str, float]:
-    """A census as numbers for a logger: units and points in each state, and how many there are.
+    """A census as numbers for a logger, those that `alive.watch` has for all layers: see docs/watch.md for their names.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
     >>> numbers(census(model, torch.randn(20, 2)))["alive/units"]
     4.0
     """
-    told = {
-        f"alive/{state}_{what}": float(count)
-        for what, tally in (("units", found.units), ("points", found.points))
-        for state, count in tally._asdict().items()
-    }
-    return told | {"alive/units": float(found.units.total), "alive/points": float(found.points.total)}
+    return Moment.of(0, found, {}).sums

@@ -13,12 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from ..diagnosis.record import BENDS_NOTHING, Census, Tally
+from ..taps.selections import UNIT
 from .rows import LayerRow, number
 
 NARROW, WORDS = 26, 22  # what long labels and words are folded to before columns are left out
 COLOURS = {"dead": "red", "linear": "yellow", "nonlinear": "green", "broken": "bold magenta", "unknown": "cyan"}
 FOLD, LINE, KIND = "fold", "line", "kind"
+OFTEN, RATES = "how often on", ("rare units", "nearly linear", "perplexity", "used", "load", "variation")
 LEAST_MISSED = (
+    *("variation", "used", OFTEN),
     *("nonlinear points", "linear points", FOLD, LINE, "rank"),
     *("nonlinear units", "died here first", "linear units", "gradient", "spread"),
 )  # left out one after the other where there is no room
@@ -35,7 +38,8 @@ class Column(NamedTuple):
     @property
     def heading(self) -> str:
         """The name in two lines."""
-        return self.name.replace(" ", "\n") if self.name != "died here first" else "died here\nfirst"
+        words = self.name.split(" ")
+        return "\n".join(words) if len(words) < 3 else "\n".join((" ".join(words[:2]), words[2]))
 
     @property
     def width(self) -> int:
@@ -100,8 +104,8 @@ class Grid:
         return sum(taken) + 2 * len(taken)
 
 
-def grid(census: Census, found: Sequence[LayerRow], listed: Sequence[LayerRow]) -> Grid:
-    """The table of the listed layers, with all columns that say something of any layer."""
+def grid(census: Census, found: Sequence[LayerRow], listed: Sequence[LayerRow], *, often: bool = False) -> Grid:
+    """The table of the listed layers, with all columns that say something of any layer; `often` also the rates."""
     labels = tuple(Text(row.label) for row in listed)  # a name is not markup
     signals = {"input": census.input, "output": census.output}
     told = {name: signal for name, signal in signals.items() if signal is not None and signal.spread is not None}
@@ -123,13 +127,20 @@ def grid(census: Census, found: Sequence[LayerRow], listed: Sequence[LayerRow]) 
         for s in states
     ]
     columns += [
+        *(
+            column(name, lambda row, name=name: _measure(dict(row.measures(census.rare)).get(name)))  # type: ignore[misc]
+            for name in RATES
+        ),
+        column(OFTEN, lambda row: Text(row.layer.rates.bars if row.layer.rates else "", "dim"), words=True),
+    ]
+    columns += [
         column("died here first", lambda row: Text(str(row.layer.first_deaths or ""), "red")),
         column("spread", lambda row: Text(number(row.spread))),
         column("rank", lambda row: Text(number(row.rank))),
         column("gradient", lambda row: Text(number(row.gradient))),
         column("signal", _words, words=True),
     ]
-    silent = _silent(found)
+    silent = _silent(found) | _even(census, found, often)
     return Grid(labels, ends, tuple(column for column in columns if column.name not in silent))
 
 
@@ -145,6 +156,18 @@ def _silent(found: Sequence[LayerRow]) -> set[str]:
         "signal": any(row.words for row in found),
     }
     return {name for name, does in says.items() if not does}
+
+
+def _measure(value: float | None) -> Text:
+    return Text("" if value is None else number(value), "yellow" if value else "dim")
+
+
+def _even(census: Census, found: Sequence[LayerRow], often: bool) -> set[str]:
+    """The columns of rates that would say nothing."""
+    told = [dict(row.measures(census.rare)) for row in found]
+    says = {name: any(row.get(name) for row in told) for name in RATES}
+    some = often or says["rare units"] or says["nearly linear"] or any(row.layer.noun != UNIT for row in found)
+    return {name for name, does in (says | {OFTEN: some}).items() if not does}
 
 
 def shown_states(*tallies: Tally) -> list[str]:

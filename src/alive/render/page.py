@@ -12,6 +12,7 @@ import torch
 from jinja2 import Environment, PackageLoader
 
 from .._version import __version__
+from ..diagnosis.rates import BINS
 from ..diagnosis.record import BY_POSITION, Census, Tally
 from ..findings.rules import verdict
 from ..functional.signals import MERGED, RESOLVED
@@ -73,6 +74,9 @@ def _html(template: str, census: Census, **more: Any) -> str:
         columns=[
             name for name in ("spread", "rank", "gradient") if any(getattr(row, name) is not None for row in found)
         ],
+        often=any(row.layer.rates is not None for row in found),
+        bins=BINS,
+        measures=lambda row: [(name, number(value)) for name, value in row.measures(census.rare) if value],
         deaths=any(row.layer.first_deaths for row in found),
         kinds=kinds,
         shown=number,

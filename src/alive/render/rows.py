@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..diagnosis.record import BENDS_NOTHING, HAVE_MERGED, Census, LayerCensus, Tally
+from ..taps.selections import CODE, EXPERT
 
 SEVERITIES = (
     "broken",
@@ -38,6 +39,17 @@ class LayerRow(NamedTuple):
         """How to find the layer: what made its input, and the activation."""
         return self.layer.label or self.layer.name
 
+    def measures(self, rare: float) -> tuple[tuple[str, float | None], ...]:
+        """What its rates say of it in numbers: who is rare, and how evenly candidates are chosen."""
+        rates, noun = self.layer.rates, self.layer.noun
+        if rates is None:
+            return ()
+        told: list[tuple[str, float | None]] = [
+            ("rare units", len(rates.rare(rare))), ("nearly linear", len(rates.nearly_linear(rare)))
+        ]  # fmt: skip
+        told += [("perplexity", rates.perplexity), ("used", rates.used)] if noun == CODE else []
+        return (*told, *((("load", rates.load), ("variation", rates.variation)) if noun == EXPERT else ()))
+
     @property
     def trouble(self) -> str:
         """The worst of it, in a word."""
@@ -55,13 +67,15 @@ def worst_first(found: list[LayerRow]) -> list[LayerRow]:
 
 
 def number(value: float | None) -> str:
-    """Two figures; a dot where nothing is known.
+    """Two figures, counts in full; a dot where nothing is known.
 
     >>> number(0.4321), number(4e-9), number(123456.0), number(3.26), number(0.0), number(None)
     ('0.43', '4.0e-9', '1.2e5', '3.3', '0', '·')
     """
     if value is None:
         return "·"
+    if isinstance(value, int):
+        return str(value)
     if value == 0:
         return "0"
     if 0.01 <= abs(value) < 1000:

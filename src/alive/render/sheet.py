@@ -114,7 +114,12 @@ def _of(count: int, unknown: int) -> str:
 
 def _json(sheet: Sheet) -> str:
     """Everything that was counted, and the findings; census.schema.json and shrink.schema.json describe it."""
-    head = {"format": f"alive {sheet.by} 1", "version": __version__, "model": sheet.model, "data": sheet.data}
+    head = {
+        "format": f"alive {sheet.by} {2 if sheet.by == 'census' else 1}",
+        "version": __version__,
+        "model": sheet.model,
+        "data": sheet.data,
+    }
     tail = {
         "findings": [asdict(a) for a in sheet.findings],
         "unsure": list(sheet.unsure),

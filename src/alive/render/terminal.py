@@ -9,11 +9,12 @@ from io import StringIO
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from ..diagnosis.rates import BINS
 from ..diagnosis.record import BY_POSITION, Census
 from ..findings.finding import Finding
 from ..findings.rules import verdict
 from ..screen import Screen
-from .grid import LINE, grid
+from .grid import LINE, OFTEN, grid
 from .rows import HEALTHY, LayerRow, rows, worst_first
 
 SCREENFUL, MOST = 15, 3  # layers in a table, and findings, where not all of them are asked for
@@ -49,10 +50,14 @@ class Shown:
         yield from _judged(self.census, None if self.everything else MOST, self.more)
         found = rows(self.census)
         listed = found if self.everything else worst_first(found)[:SCREENFUL]
-        whole = grid(self.census, found, listed)
+        whole = grid(self.census, found, listed, often=self.everything)
         left_out = whole.left_out(options.max_width)
         yield whole.table(left_out)
         yield from _hidden(found, listed, self.more)
+        if any(column.name == OFTEN for column in whole.columns) and OFTEN not in left_out:
+            yield Text(f"({OFTEN}, from left to right: {', '.join(BINS)}, as a share of the values)", style="dim")
+        if self.census.units.dead and self.census.never:
+            yield Text(f"({self.census.never})", style="dim")
         missing = [column.name for column in whole.columns if column.name in left_out and column.name != LINE]
         if missing:
             yield Text(f"(no room for: {', '.join(missing)}; {self.rest} has them)", style="dim")
