@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count, product
 from pathlib import Path
@@ -16,11 +15,12 @@ from alive.errors import AliveError, expect, expect_one_of
 from alive.files import expect_writable
 
 from .experiments import EXPERIMENTS, Cell, Experiment
+from .experiments.measure import mean
 from .experiments.recorded import Book, Made
 from .experiments.spec import SCALES
 from .experiments.verdicts import Part, judge, older
 from .report.evidence import PAGE, write_evidence
-from .report.ledger import Source, book_of
+from .report.ledger import Source, book_of, said
 from .report.page import write_pictures, write_report
 from .run import Bar, Run, Store, run, run_on_ray
 from .run.rows import table as table_of
@@ -40,13 +40,16 @@ def reproduce(
     path: Path,
     depths: Collection[int] = (),
     widths: Collection[int] = (),
+    data: str | None = None,
+    claims: Collection[str] = (),
     threads: int | None = None,
     on: str = "local",
     address: str | None = None,
 ) -> Iterator[Part]:
     """Run experiments one after the other into the store; all names are checked before the first begins.
 
-    Given depths or widths, only networks of these are trained; what else there is to an experiment stays undone.
+    Given depths, widths or claims, only networks of these are trained; what else there is to an experiment stays
+    undone. On other data, or at sizes that an experiment does not have, it is another one, without claims.
     """
     expect_one_of("place to run", on, WHERE)
     expect(
@@ -57,33 +60,57 @@ def reproduce(
     )
     for name in names:
         expect_one_of("experiment", name, EXPERIMENTS)
-        _some_of(name, EXPERIMENTS[name].cells(scale, seeds=seeds, architecture=architecture), depths, widths)
-    for name in names:
-        cells = EXPERIMENTS[name].cells(scale, seeds=seeds, architecture=architecture)
-        wanted = _some_of(name, cells, depths, widths)
+        for claim in claims:
+            expect_one_of(f"claim of {name}", claim, [each.id for each in EXPERIMENTS[name].claims])
+    made = [_asked(EXPERIMENTS[name], scale, architecture, depths, widths, data) for name in names]
+    parts = [each.cells(scale, seeds=seeds, architecture=architecture) for each in made]
+    some = [_some_of(*each, depths, widths, claims) for each in zip(made, parts, strict=True)]
+    for experiment, cells, wanted in zip(made, parts, some, strict=True):
+        name = experiment.name
         with Store(path) as store:
             store.check()
-            store.ask(Run(name, scale, architecture, seeds))
+            if name in EXPERIMENTS:
+                store.ask(Run(name, scale, architecture, seeds))
             if on == "ray":
                 run_on_ray(wanted, store, address=address, threads=threads, bar=Bar())
             else:
                 run(wanted, store, threads=threads, bar=Bar())
-            yield Part(EXPERIMENTS[name], scale, architecture, seeds, store.rows(cells), len(cells))
+            yield Part(experiment, scale, architecture, seeds, store.rows(cells), cells)
 
 
-def _some_of(name: str, cells: list[Cell], depths: Collection[int], widths: Collection[int]) -> list[Cell]:
-    """The cells of these depths and widths; of all, where none is named."""
-    for what, asked in (("depth", depths), ("width", widths)):
-        there = sorted({getattr(cell.member, what) for cell in cells})
-        for each in asked:
-            choice = ", ".join(map(str, there))
-            expect([(each in there, f"{name} has no networks of {what} {each} at this scale; there are {choice}")])
+def _asked(
+    experiment: Experiment,
+    scale: str,
+    architecture: str,
+    depths: Collection[int],
+    widths: Collection[int],
+    data: str | None,
+) -> Experiment:
+    """The experiment itself, if it has networks of these sizes; else the same methods at these, or on these data."""
+    cells = experiment.cells(scale, architecture=architecture)
+    there = [{getattr(cell.member, what) for cell in cells} for what in ("depth", "width")]
+    if data is None and there[0].issuperset(depths) and there[1].issuperset(widths):
+        return experiment
+    return experiment.on(data, depths=depths, widths=widths)
+
+
+def _some_of(
+    experiment: Experiment,
+    cells: list[Cell],
+    depths: Collection[int],
+    widths: Collection[int],
+    claims: Collection[str],
+) -> list[Cell]:
+    """The cells of these depths and widths that one of the claims reads; of all, where none is named."""
+    read = {cell.key for each in experiment.claims if each.id in claims for cell in each.reads(cells)}
     some = [
         cell
         for cell in cells
-        if (not depths or cell.member.depth in depths) and (not widths or cell.member.width in widths)
+        if (not depths or cell.member.depth in depths)
+        and (not widths or cell.member.width in widths)
+        and (not claims or cell.key in read)
     ]
-    expect([(bool(some), f"{name} has no networks of these depths that have one of these widths")])
+    expect([(bool(some), f"{experiment.name} has no such networks at the scale asked for")])
     return some
 
 
@@ -162,7 +189,9 @@ def listing(path: Path) -> Table:
 
 
 def table(part: Part) -> Table:
-    """The claims of one experiment, for a terminal."""
+    """The claims of one experiment, for a terminal; where it has none, what each method reached at each size."""
+    if not part.experiment.claims:
+        return _reached(part)
     grid = Table(title=f"{part.experiment.name}: {part.experiment.title}", header_style="bold", pad_edge=False)
     grid.add_column("claim")
     for column in ("published", "ours", "n", "verdict"):
@@ -172,7 +201,24 @@ def table(part: Part) -> Table:
         verdict = f"[{COLOURS[judged.verdict]}]{judged.verdict}[/]"
         grid.add_row(judged.claim.sentence, judged.published, judged.ours, n, verdict)
     if not part.complete:
-        grid.caption = f"{len(part.rows):,} of {part.asked:,} networks; claims are judged when all are there"
+        grid.caption = f"{len(part.rows):,} of {part.asked:,} networks; a claim is judged when all of its own are there"
+    return grid
+
+
+def _reached(part: Part) -> Table:
+    """Best test accuracy of every method at every depth and width, mean and standard deviation over seeds."""
+    grid = Table(title=f"{part.experiment.name}: best test accuracy", header_style="bold", pad_edge=False)
+    grid.add_column("method")
+    found: dict[tuple[str, int, int], list[float]] = {}
+    for row in part.rows:
+        at = row.cell.label, row.member.depth, row.member.width
+        found.setdefault(at, []).append(row.best_train if row.best_test is None else row.best_test)
+    sizes = sorted({at[1:] for at in found})
+    for depth, width in sizes:
+        grid.add_column(f"{depth}x{width}", justify="right")
+    for label in dict.fromkeys(at[0] for at in found):
+        cells = [mean(found.get((label, *size), [])) for size in sizes]
+        grid.add_row(label, *("–" if cell is None else said(cell) for cell in cells))
     return grid
 
 
@@ -232,7 +278,7 @@ def _own_parts(store: Store, experiment: Experiment) -> list[Part]:
             cells = more
         if {cell.key for cell in cells} - shown:  # scales may be alike
             shown |= {cell.key for cell in cells}
-            parts.append(Part(experiment, scale, architecture, seeds - 1, store.rows(cells), len(cells)))
+            parts.append(Part(experiment, scale, architecture, seeds - 1, store.rows(cells), cells))
     return parts
 
 
@@ -242,34 +288,19 @@ def _cells(asked: Run) -> list[Cell]:
 
 def _part(store: Store, asked: Run) -> Part:
     cells = as_stored(store, _cells(asked))
-    return Part(
-        EXPERIMENTS[asked.experiment], asked.scale, asked.architecture, asked.seeds, store.rows(cells), len(cells)
-    )
+    return Part(EXPERIMENTS[asked.experiment], asked.scale, asked.architecture, asked.seeds, store.rows(cells), cells)
 
 
 def _sources(paths: Sequence[Path]) -> list[Source]:
-    """Every run asked for in the stores; for an unfinished one also as many seeds as are complete."""
+    """Every run asked for in the stores."""
     sources = []
     for path in paths:
         with _opened(path) as store:
             for asked in store.runs():
-                parts = _parts(store, asked) if asked.experiment in EXPERIMENTS else []
-                sources += [Source.of(part, _made(store, part)) for part in parts]
+                if asked.experiment in EXPERIMENTS:
+                    part = _part(store, asked)
+                    sources.append(Source.of(part, _made(store, part)))
     return sources
-
-
-def _parts(store: Store, asked: Run) -> list[Part]:
-    """The run as it was asked for, and if it is not complete the first of its seeds that are."""
-    experiment = EXPERIMENTS[asked.experiment]
-    cells = {cell.key: cell for cell in as_stored(store, _cells(asked))}
-    done = store.finished(cells)
-    rows = store.rows(cell for key, cell in cells.items() if key in done)
-    parts = [Part(experiment, asked.scale, asked.architecture, asked.seeds, rows, len(cells))]
-    each = len(cells) // asked.seeds  # cells come seed by seed
-    seeds = next((n for n, key in enumerate(cells) if key not in done), len(cells)) // each
-    if 0 < seeds < asked.seeds:
-        parts.append(replace(parts[0], seeds=seeds, rows=rows[: seeds * each], asked=seeds * each))
-    return parts
 
 
 def _made(store: Store, part: Part) -> Made:

@@ -190,4 +190,8 @@ def test_a_network_that_cannot_be_made_is_refused():
     with pytest.raises(AliveError, match="layers, asked for 12"):
         make("compared-conv", (1, 8, 8), 10, depth=12, width=4, generator=None, kind="van")
     with pytest.raises(AliveError, match="cannot be made with"):
-        make("rectangle", (1, 8, 8), 10, depth=2, width=4, generator=None, colour="red")
+        make("rectangle", (1, 8, 8), 10, depth=2, width=4, generator=None, head="pool", colour="red")
+    with pytest.raises(AliveError, match="may be dense or a convolution"):
+        make("rectangle", (1, 8, 8), 10, depth=2, width=4, generator=None)
+    dense = make("rectangle", (1, 8, 8), 10, depth=2, width=4, generator=None, head="none")
+    assert [type(each).__name__ for each in dense.modules() if hasattr(each, "weight")] == ["Linear"] * 3

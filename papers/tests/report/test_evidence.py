@@ -48,11 +48,11 @@ def source(experiment=FIG2, *, done=None, architecture="dense"):
     cells = experiment.cells("quick", architecture=architecture)
     reach = [60 if cell.member.method == "Sep-UP" else 10 for cell in cells]
     rows = [planted(cell, 1.0 if cell.member.depth <= top else 0.5) for cell, top in zip(cells, reach, strict=True)]
-    return Source.of(Part(experiment, "quick", architecture, 1, rows[:done], len(cells)), MADE)
+    return Source.of(Part(experiment, "quick", architecture, 1, rows[:done], cells), MADE)
 
 
 def recorded(claim, ours, *, scale="quick", seeds=1, date="2026-02-01", architecture="dense", cells=None):
-    cells = cells or ledger._digest("004-Fig2", scale, architecture)
+    cells = cells or ledger._digest("004-Fig2", claim, scale, architecture)
     made = replace(MADE, date=date)
     command = f"alive reproduce 004-Fig2 --scale {scale} --seeds {seeds}"
     return Recorded("004-Fig2", claim, scale, architecture, seeds, 80, Measured(ours, seeds, 0.0), made, command, cells)
@@ -160,7 +160,8 @@ def test_the_papers_scale_comes_first_and_its_architecture():
 def test_a_partial_run_is_shown_and_neither_judged_nor_recorded():
     partial = source(done=30)
     (found,) = judged([partial], [], "width-3-baseline")
-    assert (found.verdict, found.progress) == ("partial", "30 of 80 networks")
+    assert (found.verdict, found.progress) == ("partial", "6 of 8 networks")
+    assert not partial.numbers
     kept = book_of([partial, source(architecture="keras_same")], book()).numbers
     assert {each.architecture for each in kept} == {"keras_same"}
     assert [each.claim for each in kept] == [claim.id for claim in FIG2.claims]
@@ -168,9 +169,26 @@ def test_a_partial_run_is_shown_and_neither_judged_nor_recorded():
     assert complete.verdict == "not decided"
 
 
+def test_a_claim_is_judged_when_all_that_it_reads_is_there(tmp_path):
+    fig5 = EXPERIMENTS["001-Fig5"]
+    claim = next(each for each in fig5.claims if each.id == "sep-p-depth")
+    cells = fig5.cells("paper", seeds=2)
+    read = claim.reads(cells)
+    assert {(cell.label, cell.member.width) for cell in read} == {("Sep-P", 3)}
+    assert len(read) == 2 * 13
+    rows = [planted(cell, 1.0 if cell.member.depth <= 40 else 0.5) for cell in read]
+    part = Part(fig5, "paper", "dense", 2, rows[:-1], cells)
+    (number,) = Source.of(part, MADE).numbers
+    assert (number.claim, number.seeds, number.networks, number.measured.ours) == ("sep-p-depth", 1, 13, 40)
+    assert number.command == "alive reproduce 001-Fig5 --scale paper --seeds 1 --claim sep-p-depth"
+    (number,) = Source.of(replace(part, rows=rows), MADE).numbers
+    assert (number.seeds, number.networks, number.measured.n) == (2, 26, 2)
+
+
 def test_numbers_of_other_settings_are_marked_and_of_unknown_things_left_out():
-    (found,) = judged([], [recorded("width-3-jumpstart", 60, cells="0" * 16)])
-    assert found.stale
+    (found,) = judged([], [recorded("width-3-jumpstart", 60, cells="0" * 16, scale="paper", seeds=9)])
+    assert (found.stale, found.verdict) == (True, "not run")
+    assert not judged([source()], [recorded("width-3-jumpstart", 60, cells="0" * 16, seeds=9)])[0].stale
     (found,) = judged([], [recorded("width-3-jumpstart", 60)])
     assert not found.stale
     gone = replace(recorded("width-3-jumpstart", 60, cells="0"), architecture="gone")
@@ -201,7 +219,7 @@ def test_a_difference_is_explained_beside_it(monkeypatch, tmp_path):
     for module in ("alive_papers.report.ledger", "alive_papers.experiments"):
         monkeypatch.setattr(f"{module}.EXPERIMENTS", {"001-T1": made})
     ledger._digest.cache_clear()
-    one = Source.of(Part(made, "paper", "dense", 1, [planted(cell, 0.7)], 1), MADE)
+    one = Source.of(Part(made, "paper", "dense", 1, [planted(cell, 0.7)], [cell]), MADE)
     text = write_evidence([one], book(), tmp_path).read_text()
     ledger._digest.cache_clear()
     assert "because off &amp; co" in text
@@ -220,7 +238,7 @@ def test_the_command_writes_page_and_record(alive, tmp_path):
     assert here.keys() == {claim.id for claim in EXPERIMENTS["001-T1"].claims}
     assert here["Sep-UP-train"].command == "alive reproduce 001-T1 --scale quick --seeds 1"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", here["Sep-UP-train"].made.date)
-    assert "5 of 5 networks" in (tmp_path / "page" / "evidence.html").read_text()
+    assert "1 of 1 networks" in (tmp_path / "page" / "evidence.html").read_text()
 
 
 def test_more_seeds_that_are_half_done_leave_the_complete_ones(alive, tmp_path):
@@ -230,9 +248,10 @@ def test_more_seeds_that_are_half_done_leave_the_complete_ones(alive, tmp_path):
     assert alive("reproduce", "001-T1", "--threads", 1)[0] == 0
     with Store(tmp_path / "alive.sqlite") as store:
         store.ask(Run("001-T1", "quick", "dense", 3))
-    partial, whole = _sources([tmp_path / "alive.sqlite"])
-    assert (len(partial.part.rows), partial.part.asked, partial.part.complete) == (5, 15, False)
-    assert (whole.part.seeds, whole.part.complete, len(whole.numbers)) == (1, True, 10)
+    (found,) = _sources([tmp_path / "alive.sqlite"])
+    assert (len(found.part.rows), found.part.asked, found.part.complete) == (5, 15, False)
+    assert {(number.seeds, number.networks) for number in found.numbers} == {(1, 1)}
+    assert len(found.numbers) == 10
 
 
 def test_without_a_store_the_page_has_what_is_recorded(alive, tmp_path):

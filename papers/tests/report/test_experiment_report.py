@@ -34,7 +34,7 @@ def part():
     experiment = EXPERIMENTS["004-Fig2"]
     cells = experiment.cells("quick")
     rows = [planted(cell, 1.0 if cell.member.depth <= reach[cell.member.method] else 0.5) for cell in cells]
-    return Part(experiment, "quick", "dense", 1, rows, len(cells))
+    return Part(experiment, "quick", "dense", 1, rows, cells)
 
 
 def test_every_kind_of_figure_can_be_drawn():
@@ -169,7 +169,7 @@ def test_the_pictures_of_networks_that_were_kept(name, tmp_path):
     kept = list(cells.values())[:60]
     fleet = train_fleet([cell.member for cell in kept], moons(), threads=1)
     rows = [Row.of(cell, done) for cell, done in zip(kept, fleet.members, strict=True)]
-    files = write_report([Part(experiment, "quick", "dense", 1, rows, len(kept))], [], tmp_path)
+    files = write_report([Part(experiment, "quick", "dense", 1, rows, kept)], [], tmp_path)
     assert len(files) == len(experiment.figures) + 1
     assert all(file.stat().st_size > 1000 for file in files)
 
@@ -177,10 +177,10 @@ def test_the_pictures_of_networks_that_were_kept(name, tmp_path):
 def test_a_number_alone_has_no_spread():
     from alive_papers.experiments import Measured
 
-    claim = EXPERIMENTS["001-T1"].claims[0]
-    assert Judged(claim, Measured(0.5176, 1, 0.0), "").ours == "0.5176"
-    assert Judged(claim, Measured(0.5176, 2, 0.01), "").ours == "0.5176 ± 0.0100"
-    assert Judged(claim, None, "").ours == "–"
+    claim, part = EXPERIMENTS["001-T1"].claims[0], Part(EXPERIMENTS["001-T1"], "quick", "dense", 1, [], [])
+    assert Judged(claim, Measured(0.5176, 1, 0.0), "", part).ours == "0.5176"
+    assert Judged(claim, Measured(0.5176, 2, 0.01), "", part).ours == "0.5176 ± 0.0100"
+    assert Judged(claim, None, "", part).ours == "–"
 
 
 def course(net, data, epochs, accuracy):

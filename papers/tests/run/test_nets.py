@@ -153,7 +153,13 @@ def test_want_of_memory_is_said(monkeypatch):
 
 
 def test_what_a_worker_refuses_is_raised_here(tmp_path):
-    wrong = [Cell(Net("rectangle", 3, 4, "ReLU", training=Settings(batch_size=500)), "digits", points=300)]
+    wrong = [
+        Cell(
+            Net("rectangle", 3, 4, "ReLU", options=(("head", "none"),), training=Settings(batch_size=500)),
+            "digits",
+            points=300,
+        )
+    ]
     with (
         Store(tmp_path / "s.sqlite") as store,
         pytest.raises(AliveError, match="batch_size 500 is larger than the 300"),

@@ -229,7 +229,11 @@ def test_the_command(alive, connected):
 
 
 def test_what_goes_wrong_in_a_worker_is_said_here(tmp_path, connected, monkeypatch):
-    wrong = Cell(Net("rectangle", 3, 4, "ReLU", training=Settings(batch_size=500)), "digits", points=300)
+    wrong = Cell(
+        Net("rectangle", 3, 4, "ReLU", options=(("head", "none"),), training=Settings(batch_size=500)),
+        "digits",
+        points=300,
+    )
     with Store(tmp_path / "s.sqlite") as store:
         with pytest.raises(AliveError, match="batch_size 500 is larger than the 300") as caught:
             run_on_ray([wrong], store)

@@ -80,6 +80,13 @@ def test_a_store_from_before_revisions_is_whole_and_nothing_is_trained_again(bef
     assert stored(before) == kept
 
 
+def _told(cell: Cell) -> Cell:
+    """What once went without saying, a rectangle's head on images, said."""
+    if not isinstance(cell.member, Net):
+        return cell
+    return replace(cell, member=replace(cell.member, options=(("head", "pool"),)))
+
+
 @pytest.mark.twin
 def test_the_engines_give_the_numbers_of_their_first_revision(before):
     """If this fails on purpose, the engine gives other numbers for the same settings: raise its revision."""
@@ -87,7 +94,7 @@ def test_the_engines_give_the_numbers_of_their_first_revision(before):
         known = store.rows(cells())
     for row in known:
         assert row.cell.revision == 1
-        (again,) = train_cells([row.cell]).rows
+        (again,) = train_cells([_told(row.cell)]).rows
         for column in ("epoch", "loss", "penalty"):
             assert again.trace[column] == pytest.approx(row.trace[column], rel=1e-3, abs=1e-5), (row.cell.label, column)
 

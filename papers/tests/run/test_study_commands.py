@@ -34,13 +34,12 @@ def test_from_nothing_to_a_page(alive, tmp_path):
         (("reproduce", "001-T1", "--seeds", "0"), "seeds must be at least 1"),
         (("reproduce", "001-T1", "--threads", "0"), "threads must be at least 1"),
         (("reproduce", "001-T1", "--architecture", "keras_same"), "001-T1 has no architecture 'keras_same'"),
-        (
-            ("reproduce", "001-T1", "--width", "4", "--width", "5"),
-            "001-T1 has no networks of width 5 at this scale; there are 4",
-        ),
+        (("reproduce", "001-T1", "--widths", "4,wide"), "widths are whole numbers between commas"),
+        (("reproduce", "001-T1", "--claim", "ReLU-tran"), "unknown claim of 001-T1 'ReLU-tran'. did you mean"),
+        (("reproduce", "001-T1", "--data", "mnits"), "unknown data 'mnits'"),
         (
             ("reproduce", "atlas-images", "--scale", "middle", "--depth", "60", "--width", "8"),
-            "no networks of these depths",
+            "no such networks",
         ),
         (("reproduce", "001-T1", "--store", "no/where.sqlite"), "cannot write no/where.sqlite"),
         (("reproduce", "001-T1", "--store", "."), ". is a folder, not a store"),
@@ -56,7 +55,7 @@ def test_what_is_refused_is_said_in_one_line(alive, args, said, tmp_path):
 
 
 def test_a_part_of_a_grid_is_trained_and_not_judged(alive, tmp_path):
-    code, out, _ = alive("reproduce", "004-Fig2", "--width", 3, "--depth", 1, "--depth", 10, "--threads", 1)
+    code, out, _ = alive("reproduce", "004-Fig2", "--width", 3, "--depths", "1,10", "--threads", 1)
     assert code == 0
     total = len(EXPERIMENTS["004-Fig2"].cells())
     assert f"4 of {total} networks" in out

@@ -186,7 +186,7 @@ class _Run:
         self.optimiser.zero_grad()
         output = self.points.answer(self.shared, tuple(map(self.ranks.shard, inputs)))
         task = self.task.loss(output, y)
-        penalty = task.new_zeros(()) if self.keep is None else self.keep.penalty()
+        penalty = task.new_zeros(()) if self.keep is None else _price(self.keep)
         values = {"task loss": self.ranks.mean(task.item(), **sizes), "penalty": penalty.item()}
         wrong = [f"the {name} is {value}" for name, value in values.items() if not math.isfinite(value)]
         if wrong:
@@ -264,6 +264,18 @@ def _expect_slope(loss: Tensor, name: str) -> None:
             f"the loss {name} does not depend on the weights",
             "Compute it from the output in torch alone: no detach(), item(), argmax or numpy",
         )
+
+
+def _price(keep: Keeper) -> Tensor:
+    """The penalty of the pass just made, refused if no gradient can come of it."""
+    price = keep.penalty()
+    if isinstance(price, Tensor) and price.numel() == 1:
+        return price.reshape(())
+    got = f"a tensor of shape {list(price.shape)}" if isinstance(price, Tensor) else f"{type(price).__name__} {price!r}"
+    raise AliveError(
+        f"the penalty of {type(keep).__name__} is {got}, not a tensor of one number",
+        "Compute it in torch alone and give it as it is: no float(), item() or numpy",
+    )
 
 
 def _expect_fit(model: nn.Module, trained: int, data: Data, settings: Settings) -> None:

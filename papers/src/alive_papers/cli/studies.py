@@ -71,11 +71,17 @@ def reproduce(
     architecture: Annotated[
         str, choice("Dense, or the convolution that made the published heat maps", values.ARCHITECTURES)
     ] = "dense",
-    depth: Annotated[
-        list[int] | None, typer.Option(help="Only networks of this depth; give it again for more.")
+    depths: Annotated[
+        str, typer.Option("--depths", "--depth", metavar="INTS", help="Only these depths, or others: 2,8.")
+    ] = "",
+    widths: Annotated[
+        str, typer.Option("--widths", "--width", metavar="INTS", help="Only these widths, or others: 16,20.")
+    ] = "",
+    data: Annotated[
+        str | None, typer.Option(help="The same methods on other data: digits, or a file such as mine.npz.")
     ] = None,
-    width: Annotated[
-        list[int] | None, typer.Option(help="Only networks of this width; give it again for more.")
+    claims: Annotated[
+        list[str] | None, typer.Option("--claim", help="Only what this claim is measured on; give it again for more.")
     ] = None,
     store: Stored = Path("alive.sqlite"),
     threads: Annotated[int | None, typer.Option(help="Networks at once; by default one a core.")] = None,
@@ -100,8 +106,10 @@ def reproduce(
             scale=scale,
             architecture=architecture,
             path=store,
-            depths=depth or (),
-            widths=width or (),
+            depths=_numbers("depths", depths),
+            widths=_numbers("widths", widths),
+            data=data,
+            claims=claims or (),
             threads=threads,
             on=on,
             address=address,
@@ -132,6 +140,13 @@ def report(
         expect([(len(stores or []) < 2, "one report is of one store; name one --store, or add --all")])
         for file in study.report((stores or [usual])[0], out):
             put(file)
+
+
+def _numbers(what: str, text: str) -> tuple[int, ...]:
+    """Whole numbers between commas."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    expect([(all(map(str.isdecimal, parts)), f"{what} are whole numbers between commas, such as 2,8, got {text!r}")])
+    return tuple(map(int, parts))
 
 
 def _papers() -> Any:

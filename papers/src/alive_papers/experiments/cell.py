@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from torch import nn
@@ -20,6 +23,7 @@ from ..sets.sizes import SIZES
 
 TRACE = 100  # rows kept of a log, so that a store of thousands of networks stays small
 RESULT = {"best_train", "best_test", "last", "stopped", "trace", "norms"}  # what a row writes of itself
+LATER = {"best_after"}  # and where there is something to say
 Trace = dict[str, list[float]]
 
 
@@ -50,7 +54,10 @@ class Cell:
         object.__setattr__(self, "revision", self.revision or self.engine.revision)
         expect(
             [
-                (self.data in DATA, f"unknown data {self.data!r}: {near(self.data, DATA)}"),
+                (
+                    self.data in DATA or Path(self.data).is_file(),
+                    f"unknown data {self.data!r}: {near(self.data, DATA)}; or name a file",
+                ),
                 (self.trace >= 2, f"trace must be at least 2 rows, got {self.trace}"),
                 (
                     not self.keep_network or self.member.keeps,
@@ -66,6 +73,7 @@ class Cell:
             "points": self.points,
             "test_points": self.test_points,
             "unscaled": self.unscaled or None,
+            "sum": None if self.data in DATA else _sum(self.data),
         }
         if self.revision > 1 or self.engine.told:  # rows from before engines had revisions are of the first
             some["engine"] = f"{self.engine.name} {self.revision}"
@@ -86,6 +94,13 @@ class Cell:
     def engine(self) -> Engine:
         """Who trains it."""
         return ENGINES[self.member.engine]
+
+    def on(self, data: str, *, depth: int, width: int) -> Cell:
+        """The same method on other data, in another size; on other data it has all the points there are."""
+        member = replace(self.member, depth=depth, width=width)  # type: ignore[type-var]
+        if data == self.data:
+            return replace(self, member=member)
+        return replace(self, member=member, data=data, points=None, test_points=None)
 
     def at(self, revision: int) -> Cell:
         """The same network, trained by another revision of its engine."""
@@ -115,6 +130,12 @@ class Cell:
         return data.subset(self.points or len(data.train_y), test=self.test_points)
 
 
+@cache
+def _sum(path: str) -> str:
+    """Of a file, read once: a file that changes gives other results."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+
+
 def canonical(record: dict[str, Any]) -> str:
     """The one JSON text of a record: sorted, without spaces; no NaN or infinity, which are not JSON."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -124,7 +145,9 @@ def canonical(record: dict[str, Any]) -> str:
 class Row:
     """What a finished cell left: accuracies best over epochs and last, its health at the end, a thinned trace.
 
-    Best accuracies are taken for training and test points separately, over all epochs, as the papers do.
+    Best accuracies are taken for training and test points separately, over all epochs, as the papers do. Where the
+    training accuracy is that of the steps themselves, as Keras tells it, `best_after` is the best of the network after
+    an epoch, in evaluation: with batch norm they are two things.
     """
 
     cell: Cell
@@ -135,6 +158,7 @@ class Row:
     trace: Trace
     weights: bytes | None = None
     norms: int = 0
+    best_after: float | None = None
 
     @property
     def member(self) -> Network:
@@ -151,6 +175,7 @@ class Row:
             "stopped": self.stopped,
             "trace": self.trace,
             "norms": self.norms,
+            **({} if self.best_after is None else {"best_after": self.best_after}),
         }
 
     @classmethod
@@ -167,12 +192,13 @@ class Row:
             trace=_thinned(done.curves, cell.trace),
             weights=weights,
             norms=norms,
+            best_after=getattr(done, "best_after", None),  # only a fleet measures both
         )
 
     @classmethod
     def read(cls, cell: Cell, result: dict[str, Any], weights: bytes | None) -> Row:
         """What `result` wrote; anything else is refused with a ValueError that says what is amiss."""
-        if not isinstance(result, dict) or result.keys() != RESULT:
+        if not isinstance(result, dict) or result.keys() - LATER != RESULT:
             raise ValueError("it has other columns")
         last = result["last"]
         try:
@@ -190,6 +216,28 @@ class Row:
         assert restore is not None, f"the engine {self.cell.engine.name} keeps no networks"
         flat = np.frombuffer(self.weights, np.float32)
         return restore(self.member, flat, self.norms, DATA[self.cell.data]())
+
+
+class Telling:
+    """A row of a network that is not trained: it has settings, and tells when its results are asked for.
+
+    What it gives then is any result, of a network that learnt; a trained network it has none of.
+    """
+
+    def __init__(self, cell: Cell, read: set[str]) -> None:
+        self.cell, self.member, self._read = cell, cell.member, read
+
+    def __getattr__(self, name: str) -> Any:
+        self._read.add(self.cell.key)
+        return getattr(SOME, name)
+
+    def network(self) -> nn.Module:
+        """There is none."""
+        raise Untrained
+
+
+class Untrained(Exception):
+    """A trained network was asked for where none is."""
 
 
 def _thinned(curves: Trace, rows: int) -> Trace:
@@ -210,3 +258,20 @@ def _round(value: float) -> float:
 
 def _finite(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value if value is None or np.isfinite(value) else 0.0 for name, value in record.items()}
+
+
+class _Any(defaultdict[str, list[float]]):
+    """Every column there might be."""
+
+    def get(self, name: str, default: object = None) -> list[float]:
+        return self[name]
+
+
+SOME = Row(
+    cast(Cell, None),
+    best_train=1.0,
+    best_test=1.0,
+    last=EpochHealth(1, 0.0, 0.0, 1.0, 1.0, 0, 0, 0),
+    stopped=None,
+    trace=_Any(lambda: [0.0, 1.0]),
+)

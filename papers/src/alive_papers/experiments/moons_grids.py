@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..fleet import Member
+from ..fleet import METHODS, Member
 from .cell import Cell
 from .spec import Grid
 
@@ -24,8 +24,17 @@ Make = Callable[[int, int, int, str], Member]  # (depth, width, seed, architectu
 def plain(method: str, epochs: int) -> Make:
     """A network as the papers trained it: Adam at 0.01, all points a step, Glorot, a sum of squares at weight 1e-4."""
     return lambda depth, width, seed, architecture: Member(
-        depth, width, method, seed, WEIGHT, SUM, epochs=epochs, architecture=architecture
+        depth, width, method, seed, WEIGHT, SUM, epochs=epochs, architecture=architecture, running=as_told(method)
     )
+
+
+def as_told(method: str) -> bool:
+    """Whether Keras's training accuracy, that of the steps themselves, is another than the network's after them.
+
+    With batch norm the steps go by the batch and the network after them by running statistics. Without it, all points a
+    step, the two are one but for a step.
+    """
+    return METHODS[method].batch_norm
 
 
 def grid_of(depths: Sequence[int], makes: Callable[[int], Sequence[Make]]) -> Grid:

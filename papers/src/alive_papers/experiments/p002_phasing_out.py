@@ -78,7 +78,7 @@ def _falls(label: str, data: str = "mnist", *, deep: int = 30, shallow: int = 1)
         at = {
             (row.member.seed, row.member.depth): row.best_test or 0.0
             for row in rows
-            if row.cell.label == label and row.cell.data == data
+            if row.cell.label == label and row.cell.data == data and row.member.depth in (shallow, deep)
         }
         pairs = [(at[seed, shallow], at[seed, deep]) for seed, depth in at if depth == deep and (seed, shallow) in at]
         return mean([before - after for before, after in pairs])

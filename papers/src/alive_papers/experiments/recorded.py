@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -84,14 +84,14 @@ class Book:
         write_atomically(path, f"{text}\n".encode())
 
 
-def best(numbers: Iterable[Recorded]) -> tuple[Recorded, ...]:
-    """One number for each place: the first of the best ranked."""
-    kept: dict[tuple[str, str, str, str], Recorded] = {}
+def best(numbers: Iterable[Recorded], stale: Callable[[Recorded], bool]) -> tuple[Recorded, ...]:
+    """One number for each place: of those that are not stale, if there are any, the first of the best ranked."""
+    kept: dict[tuple[str, str, str, str], tuple[tuple[bool, int, str], Recorded]] = {}
     for number in numbers:
-        held = kept.get(number.place)
-        if held is None or number.rank > held.rank:
-            kept[number.place] = number
-    return tuple(kept.values())
+        rank = not stale(number), *number.rank
+        if number.place not in kept or rank > kept[number.place][0]:
+            kept[number.place] = rank, number
+    return tuple(number for _, number in kept.values())
 
 
 def _number(record: dict[str, Any]) -> Recorded:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 from alive.errors import AliveError, expect, expect_one_of
 
-from .cell import Cell, Row
+from .cell import Cell, Row, Telling, Untrained
 
 SCALES = ("quick", "middle", "paper")  # middle: the papers' grids, on fewer points and epochs
 REPRODUCED, DIFFERS, UNDECIDED, PARTIAL, NOT_RUN = "reproduced", "differs", "not decided", "partial", "not run"
@@ -74,6 +75,15 @@ class Claim:
         """Where it is judged."""
         return SCALES if self.scale is None else (self.scale,) if isinstance(self.scale, str) else self.scale
 
+    def reads(self, cells: Sequence[Cell]) -> list[Cell]:
+        """The cells whose results it is measured on: what is left must be trained for it, and nothing else."""
+        read: set[str] = set()
+        try:
+            self.measure(cast(Sequence[Row], [Telling(cell, read) for cell in cells]))
+        except Untrained:
+            return list(cells)
+        return [cell for cell in cells if cell.key in read]
+
     def verdict(self, measured: Measured | None, scale: str | None = None, deciding: str | None = None) -> str:
         """What the rows of a run at a scale say of the claim, and which scale decides it; without, this one does.
 
@@ -130,6 +140,33 @@ class Experiment:
     architectures: tuple[str, ...] = ("dense",)
     scales: tuple[str, ...] = ("quick", "paper")
 
+    def on(self, data: str | None = None, *, depths: Collection[int] = (), widths: Collection[int] = ()) -> Experiment:
+        """The same methods on another data set or file, at other depths or widths: for curiosity, without claims.
+
+        >>> from alive_papers.experiments import EXPERIMENTS
+        >>> mine = EXPERIMENTS["002-Fig1"].on("digits", depths=(2, 8), widths=(16, 20))
+        >>> len(mine.cells()), mine.cells()[0].data
+        (24, 'digits')
+        """
+
+        def grid(scale: str, architecture: str, seed: int) -> list[Cell]:
+            cells = self.grid(scale, architecture, seed)
+            return [
+                cell.on(data or cell.data, depth=depth, width=width)
+                for cell in cells
+                for depth in depths or (cell.member.depth,)
+                for width in widths or (cell.member.width,)
+            ]
+
+        sizes = f"{_listed('depths', depths)}{_listed('widths', widths)}"
+        return replace(
+            self,
+            name=f"{self.name}{f' on {data}' if data else ''}{sizes}",
+            grid=grid,
+            claims=(),
+            figures=(Figure("curves", "curves", "Best test accuracy against depth; bars are standard deviations"),),
+        )
+
     def verdict(self, claim: Claim, measured: Measured | None, scale: str) -> str:
         """What a run at a scale says of a claim; claims of our own are about the runs they are made of."""
         scales = sorted({*claim.scales} & {*self.scales}, key=SCALES.index) if self.name[:3].isdigit() else [scale]
@@ -149,3 +186,7 @@ class Experiment:
             cell for seed in range(FIRST_SEED, FIRST_SEED + seeds) for cell in self.grid(scale, architecture, seed)
         )
         return list({cell.key: cell for cell in found}.values())
+
+
+def _listed(what: str, numbers: Collection[int]) -> str:
+    return f", {what} {' '.join(map(str, numbers))}" if numbers else ""

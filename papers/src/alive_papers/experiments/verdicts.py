@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import EXPERIMENTS
 from .cell import Cell, Row
@@ -12,14 +13,19 @@ from .spec import PARTIAL, Claim, Experiment, Measured
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One experiment at one scale and architecture: the rows there are, of how many asked for."""
+    """One experiment at one scale and architecture: the rows there are, of the cells asked for."""
 
     experiment: Experiment
     scale: str
     architecture: str
     seeds: int
     rows: Sequence[Row]
-    asked: int
+    cells: Sequence[Cell]
+
+    @property
+    def asked(self) -> int:
+        """How many networks there are to be."""
+        return len(self.cells)
 
     @property
     def name(self) -> str:
@@ -49,6 +55,17 @@ class Part:
         variant = "" if self.architecture == "dense" else f" --architecture {self.architecture}"
         return f"alive reproduce {self.experiment.name} --scale {self.scale} --seeds {self.seeds}{variant}"
 
+    def read_by(self, claim: Claim) -> Part:
+        """What a claim is measured on: the cells it reads, of those seeds that have all of them; else of all seeds."""
+        done, by_seed = {row.cell.key for row in self.rows}, defaultdict[int, list[Cell]](list)
+        for cell in claim.reads(self.cells):
+            by_seed[cell.member.seed].append(cell)
+        whole = [some for some in by_seed.values() if done.issuperset(cell.key for cell in some)]
+        cells = [cell for some in (whole or by_seed.values()) for cell in some]
+        wanted = {cell.key for cell in cells}
+        rows = [row for row in self.rows if row.cell.key in wanted]
+        return replace(self, seeds=len(whole) or self.seeds, rows=rows, cells=cells)
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -57,6 +74,7 @@ class Judged:
     claim: Claim
     measured: Measured | None
     verdict: str
+    part: Part
 
     @property
     def ours(self) -> str:
@@ -85,14 +103,14 @@ def number(value: float) -> str:
 
 def judge(part: Part) -> list[Judged]:
     """Every claim of an experiment that belongs to this scale, measured on the rows there are."""
-    claims = [claim for claim in part.experiment.claims if part.scale in claim.scales]
-    found = [(claim, claim.measure(part.rows)) for claim in claims]
-    return [Judged(claim, measured, _verdict(part, claim, measured)) for claim, measured in found]
+    return [_judge(part, claim) for claim in part.experiment.claims if part.scale in claim.scales]
 
 
-def _verdict(part: Part, claim: Claim, measured: Measured | None) -> str:
-    partial = not part.complete and measured is not None
-    return PARTIAL if partial else part.experiment.verdict(claim, measured, part.scale)
+def _judge(part: Part, claim: Claim) -> Judged:
+    some = part.read_by(claim)
+    measured = claim.measure(some.rows) if some.rows else None
+    partial = not some.complete and measured is not None
+    return Judged(claim, measured, PARTIAL if partial else part.experiment.verdict(claim, measured, part.scale), some)
 
 
 def older(cells: Iterable[Cell]) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .member import Member
 
 # Settings that only maps have.
-OF_MAPS = {"head": "flatten", "kernel": 3, "conv": "channel", "running": False, "augment": None}
+OF_MAPS = {"head": "flatten", "kernel": 3, "conv": "channel", "augment": None}
 
 
 class Dense:
@@ -48,8 +48,8 @@ class Dense:
         ]
 
     def unread(self, member: Member) -> list[str]:
-        """Settings of maps."""
-        return list(OF_MAPS)
+        """Settings of maps, and what is told only where it was asked for: rows are older than it is."""
+        return [*OF_MAPS, *(() if member.running else ("running",))]
 
     def twin(self, member: Member, shape: Shape, outputs: int) -> nn.Module:
         """A rectangle of alive.nn."""

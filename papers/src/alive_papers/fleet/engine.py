@@ -16,7 +16,10 @@ from .update import update
 
 EPOCH, STEP, FRESH, ROWS, RIGHT = 0, 1, 2, 3, 4  # where a member stands; points named right in this epoch's steps
 HEALTH_POINTS = 1000  # looked at for health where the steps themselves tell the training accuracy
-COLUMNS = ("epoch", "loss", "penalty", "train_right", "test_right", "dead_units", "linear_units", "dead_points")
+COLUMNS = (
+    *("epoch", "loss", "penalty", "train_right", "test_right", "dead_units", "linear_units", "dead_points"),
+    "after_right",  # of the training points looked at, by the network after the epoch, in evaluation
+)
 ZERO = np.float32(0)
 
 
@@ -69,6 +72,7 @@ def write_row(plan, net, room, points, seen, signal, row):  # type: ignore[no-un
         if hits < 0:
             return BAD_LOGITS
         row[4 - part], row[7] = hits, dead
+    row[8] = row[3]
     if plan.running:
         row[3] = seen
     off, on = 0, 0

@@ -110,7 +110,7 @@ class Member:
     kernel        of "conv": 3 or 1
     conv          of a Sep method of "conv": whether a unit is a "channel", or a channel at a "position"
     augment       of "conv": how the images of each step are changed by chance
-    running       of "conv": training accuracy is that of the steps themselves, and health that of 1000 points
+    running       training accuracy is that of the steps themselves, as Keras tells it, and health that of 1000 points
     seed          of the start, of the order of mini-batches and of the dropout masks
     noise         of the initialiser "mirrored"; None is its default
     output_lr     the rate of the output layer; None is that of all layers

@@ -15,7 +15,7 @@ from alive.train.result import Best, EpochHealth
 
 from .architecture import Shape
 from .arena import Floats
-from .engine import COLUMNS
+from .engine import COLUMNS, HEALTH_POINTS
 from .member import Member
 from .start import parts_of
 
@@ -62,10 +62,20 @@ class MemberResult:
         return Best(float(self.column("train_right").max()) / self.points, tested)
 
     @property
+    def best_after(self) -> float | None:
+        """The largest training accuracy of the network after an epoch, where `best` has that of the steps themselves.
+
+        None where these are one, or where only some of the points are looked at after an epoch.
+        """
+        told = self.member.running and self.points <= HEALTH_POINTS and len(self.log)
+        return float(self.column("after_right").max()) / self.points if told else None
+
+    @property
     def curves(self) -> dict[str, list[float]]:
-        """Every recorded epoch, by the names of EpochHealth."""
-        scale = {"train_right": self.points, "test_right": max(1, self.test_points)}
-        columns = {name: self.column(name).astype(float) / scale.get(name, 1) for name in COLUMNS}
+        """Every recorded epoch, by the names of EpochHealth; "after_accuracy" where the steps' own is another."""
+        scale = dict.fromkeys(("train_right", "after_right"), self.points) | {"test_right": max(1, self.test_points)}
+        names = COLUMNS if self.best_after is not None else COLUMNS[:-1]
+        columns = {name: self.column(name).astype(float) / scale.get(name, 1) for name in names}
         return {name.replace("right", "accuracy"): values.tolist() for name, values in columns.items()}
 
     @property
@@ -94,7 +104,7 @@ class MemberResult:
         return net.eval()
 
     def _row(self, values: Floats) -> EpochHealth:
-        epoch, loss, penalty, trained, tested, dead, linear, points = values.tolist()
+        epoch, loss, penalty, trained, tested, dead, linear, points, _ = values.tolist()
         return EpochHealth(
             int(epoch),
             loss,

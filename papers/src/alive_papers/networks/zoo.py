@@ -38,8 +38,14 @@ def make(
         raise AliveError(f"the network {name!r} cannot be made with {sorted(options)}: {error}") from None
 
 
-def _rectangle(shape: Shape, outputs: int, *, head: str = "pool", **rest: object) -> nn.Module:
-    if len(shape) != 3:
+def _rectangle(shape: Shape, outputs: int, *, head: str = "", **rest: object) -> nn.Module:
+    """Layers of equal width: of points dense, and of images what is asked for, for either is likely."""
+    if len(shape) == 3 and not head:
+        raise AliveError(
+            "a rectangle on images may be dense or a convolution",
+            """Say which: options=(("head", "none"),) for dense layers; "pool", "mean" or "flatten" for convolutions""",
+        )
+    if len(shape) != 3 or head == "none":
         return Rectangular(math.prod(shape), outputs, **rest)  # type: ignore[arg-type]
     size = (shape[1], shape[2]) if head == "flatten" else None
     return RectangularConv(shape[0], outputs, head=head, size=size, **rest)  # type: ignore[arg-type]

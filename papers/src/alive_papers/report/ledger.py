@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from shlex import quote
 
 from ..experiments import EXPERIMENTS, Claim, Experiment, Measured
 from ..experiments.effort import Effort, count, digest, effort, loads, works_of
 from ..experiments.elsewhere import ELSEWHERE, Elsewhere, Stated
 from ..experiments.recorded import Book, Made, Recorded, best
 from ..experiments.spec import DIFFERS, NOT_RUN, PARTIAL, REPRODUCED, SCALES, UNDECIDED
-from ..experiments.verdicts import Part, judge
+from ..experiments.verdicts import Judged, Part, judge
 
 BY_TESTS = "shown by tests"
 VERDICTS = (REPRODUCED, DIFFERS, UNDECIDED, PARTIAL, NOT_RUN, BY_TESTS)
@@ -25,22 +26,17 @@ class Source:
     """An experiment in a store, as far as it is done: its rows, and the claims that can be measured on them."""
 
     part: Part
-    numbers: tuple[Recorded, ...]
+    results: tuple[Result, ...]
 
     @classmethod
     def of(cls, part: Part, made: Made) -> Source:
         """Measure what there is."""
-        name, scale, architecture, seeds = part.experiment.name, part.scale, part.architecture, part.seeds
-        cells = _digest(name, scale, architecture, tuple(part.revisions.items()))
-        measured = ((judged.claim.id, judged.measured) for judged in judge(part))
-        return cls(
-            part,
-            tuple(
-                Recorded(name, claim, scale, architecture, seeds, part.asked, value, made, part.command, cells)
-                for claim, value in measured
-                if value is not None
-            ),
-        )
+        return cls(part, tuple(_result(judged, made, part) for judged in judge(part) if judged.measured is not None))
+
+    @property
+    def numbers(self) -> tuple[Recorded, ...]:
+        """Those of claims whose networks are all there."""
+        return tuple(result.number for result in self.results if result.verdict != PARTIAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +192,7 @@ def anchor(item: str, claim: str) -> str:
 
 def book_of(sources: Sequence[Source], known: Book) -> Book:
     """What to record: numbers of complete runs, better ones known before, and the FLOP of all networks."""
-    numbers = best((*_whole(sources), *known.numbers))
+    numbers = best((*(each for source in sources for each in source.numbers), *known.numbers), _stale)
     cells = (cell for each in EXPERIMENTS.values() for scale in each.scales for cell in each.cells(scale))
     works = [*works_of(cells), *(one for each in ELSEWHERE for one in each.works())]
     return Book(numbers, count(works, known.forward))
@@ -212,18 +208,19 @@ def results_of(experiment: Experiment, claim: Claim, sources: Sequence[Source], 
     """All numbers for a claim, the one to be judged first: complete before partial, the paper's scale before quick."""
     mine = [source for source in sources if source.part.experiment.name == experiment.name]
     known = (each for each in book.numbers if each.architecture in experiment.architectures)
-    numbers = best(each for each in (*_whole(mine), *known) if each.place[:2] == (experiment.name, claim.id))
-    results = [
-        Result(each, experiment.verdict(claim, each.measured, each.scale), each.networks, _stale(each))
+    some = (*(each for source in mine for each in source.numbers), *known)
+    numbers = best((each for each in some if each.place[:2] == (experiment.name, claim.id)), _stale)
+    results = {
+        each.place: Result(each, experiment.verdict(claim, each.measured, each.scale), each.networks)
+        if not _stale(each)
+        else Result(each, NOT_RUN, each.networks, stale=True)
         for each in numbers
-    ]
-    places = {each.place for each in numbers}
-    for source in sorted(mine, key=lambda source: -len(source.part.rows)):
-        for each in () if source.part.complete else source.numbers:
-            if each.claim == claim.id and each.place not in places:
-                places.add(each.place)
-                results.append(Result(each, PARTIAL, len(source.part.rows)))
-    return tuple(sorted(results, key=_first))
+    }
+    begun = (each for source in mine for each in source.results if each.verdict == PARTIAL)
+    for result in sorted(begun, key=lambda each: -each.done):
+        if result.number.claim == claim.id:
+            results.setdefault(result.number.place, result)
+    return tuple(sorted(results.values(), key=_first))
 
 
 def _of_experiment(experiment: Experiment, sources: Sequence[Source], book: Book) -> Section:
@@ -268,14 +265,21 @@ def _of_elsewhere(each: Elsewhere, book: Book) -> Section:
     return Section(each, tuple(lines), (), takes)
 
 
-def _whole(sources: Iterable[Source]) -> Iterator[Recorded]:
-    """The numbers of complete runs."""
-    return (each for source in sources if source.part.complete for each in source.numbers)
+def _result(judged: Judged, made: Made, whole: Part) -> Result:
+    """A number of a run that is there, as one that can be recorded."""
+    part, claim = judged.part, judged.claim.id
+    assert judged.measured is not None
+    place = part.experiment.name, claim, part.scale, part.architecture
+    command = part.command + ("" if whole.complete else f" --claim {quote(claim)}")
+    digest = _digest(*place, tuple(part.revisions.items()))
+    number = Recorded(*place, part.seeds, part.asked, judged.measured, made, command, digest)
+    return Result(number, judged.verdict, len(part.rows))
 
 
 def _first(result: Result) -> tuple[bool, int, int]:
     number = result.number
-    return result.verdict == PARTIAL, -SCALES.index(number.scale), PREFERRED.index(number.architecture)
+    judges = result.verdict != PARTIAL and not result.stale
+    return not judges, -SCALES.index(number.scale), PREFERRED.index(number.architecture)
 
 
 def order(name: str) -> tuple[str, int, int, str]:
@@ -288,11 +292,15 @@ def order(name: str) -> tuple[str, int, int, str]:
 
 def _stale(number: Recorded) -> bool:
     """Whether the experiment has other settings now, or its engine another revision, than when the number was made."""
-    return _digest(number.experiment, number.scale, number.architecture) != number.cells
+    return _digest(*number.place) != number.cells
 
 
 @cache
-def _digest(experiment: str, scale: str, architecture: str, trained_by: tuple[tuple[str, int], ...] = ()) -> str:
-    """One seed's cells, as the other seeds have the same settings; at these revisions of engines, else today's."""
-    cells, revisions = EXPERIMENTS[experiment].cells(scale, architecture=architecture), dict(trained_by)
+def _digest(
+    experiment: str, claim: str, scale: str, architecture: str, trained_by: tuple[tuple[str, int], ...] = ()
+) -> str:
+    """What a claim reads of one seed, as others have the same settings; at these revisions of engines, else today's."""
+    there, revisions = EXPERIMENTS[experiment], dict(trained_by)
+    asked = [each for each in there.claims if each.id == claim]
+    cells = [cell for each in asked for cell in each.reads(there.cells(scale, architecture=architecture))]
     return digest(cell.at(revisions.get(cell.member.engine, cell.revision)) for cell in cells)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...fleet import Fade, Member
 from ..cell import Cell, Row
 from ..measure import mean
-from ..moons_grids import SUM, WEIGHT
+from ..moons_grids import SUM, WEIGHT, as_told
 from ..spec import Claim, Experiment, Figure, Measure, Measured
 
 DEPTHS, QUICK_DEPTHS = (2, 5, 10, 20, 50, 100, 200), (5, 20, 50, 100)
@@ -31,7 +31,10 @@ def members(depth: int, width: int, seed: int, epochs: int) -> list[Member]:
         made
         for lr in RATES
         for made in (
-            *(Member(depth, width, method, seed, WEIGHT, SUM, lr=lr, epochs=epochs) for method in METHODS),
+            *(
+                Member(depth, width, method, seed, WEIGHT, SUM, lr=lr, epochs=epochs, running=as_told(method))
+                for method in METHODS
+            ),
             Member(
                 depth,
                 width,

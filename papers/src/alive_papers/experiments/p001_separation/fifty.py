@@ -9,7 +9,7 @@ import numpy as np
 from ...fleet import Member
 from ..cell import Cell, Row
 from ..measure import CHANCE, best_accuracy, mean, share, where
-from ..moons_grids import SUM, WEIGHT
+from ..moons_grids import SUM, WEIGHT, as_told
 from ..spec import Claim, Experiment, Figure, Grid, Measure, Measured
 
 DEPTH, WIDTH = 50, 4
@@ -26,7 +26,8 @@ STARTED = CHANCE + 0.05
 
 
 def _cell(method: str, seed: int, epochs: int, **kept: int) -> Cell:
-    return Cell(Member(DEPTH, WIDTH, method, seed, WEIGHT, SUM, epochs=epochs), keep_network=True, **kept)  # type: ignore[arg-type]
+    member = Member(DEPTH, WIDTH, method, seed, WEIGHT, SUM, epochs=epochs, running=as_told(method))
+    return Cell(member, keep_network=True, **kept)  # type: ignore[arg-type]
 
 
 def _table(scale: str, architecture: str, seed: int) -> list[Cell]:
