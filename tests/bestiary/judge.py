@@ -11,7 +11,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -63,7 +63,8 @@ def judge(case: Case) -> Verdict:
         counted, changed = _judge_census(case, usual)
         penalty, changed_by_penalty = _judge_penalty(case, usual)
         if ANOTHER in penalty.why and penalty.verdict == "silent":  # or the same, but for rounding
-            penalty = min(penalty, _judge_penalty(in_doubles(case), usual)[0], key=lambda one: RANK[one.verdict])
+            with suppress(RuntimeError):  # some of it is in single precision by its own word
+                penalty = min(penalty, _judge_penalty(in_doubles(case), usual)[0], key=lambda one: RANK[one.verdict])
     touched = [*changed, *changed_by_penalty]
     why = [f"census: {counted.why}" * bool(counted.why), f"penalty: {penalty.why}" * bool(penalty.why), *touched]
     return Verdict(case.name, case.kind, counted.verdict, penalty.verdict, not touched, "\n".join(filter(None, why)))

@@ -22,12 +22,13 @@ import whole_ends
 import whole_layers
 import whole_maps
 import whole_moves
+import whole_ways
 from fuzz import modes_left
 from judge import Verdict, judge
 from whole_draft import ENDINGS, IDEAS, OPENINGS, Whole, random_whole, runs
 
 WORDS = ("right", "told", "silent", "crash")
-WRITTEN_IN = (whole_calls, whole_choices, whole_ends, whole_layers, whole_maps, whole_moves)
+WRITTEN_IN = (whole_calls, whole_choices, whole_ends, whole_layers, whole_maps, whole_moves, whole_ways)
 
 
 class Outcome(NamedTuple):

@@ -233,6 +233,30 @@ def test_at_every_operation(
     expect_as_before(tool, mode, lambda at: in_torch(at, error), count(1))
 
 
+@pytest.mark.parametrize("passes", [0, 1, 3])
+@pytest.mark.parametrize("at", [1, 30, 90])
+def test_an_interrupt_is_noticed_where_it_is_handled(passes: int, at: int) -> None:
+    """By the first call of torch, not by the next pass."""
+    model, x = Net(), torch.randn(8, 4)
+    before = state(model)
+    with Jumpstart(model) as keep:
+        for _ in range(passes):
+            model(x)
+            keep.penalty()
+        with suppress(KeyboardInterrupt), in_torch(at, KeyboardInterrupt):
+            try:
+                model(x)
+            except KeyboardInterrupt:
+                torch.ones(3) + 1
+                assert not keep._recorder._taps.is_followed
+                assert torch._dynamo.eval_frame._stance.stance == before["stance"][0]
+                raise
+        model(x)
+        keep.penalty()
+        assert _len_torch_function_stack() == 0
+    assert {**state(model), "hooks": before["hooks"]} == before
+
+
 def test_two_that_follow_one_pass_give_the_stance_back() -> None:
     model, x = Net(), torch.randn(8, 4)
     before = state(model)

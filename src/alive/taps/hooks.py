@@ -35,9 +35,10 @@ COMPILED = Unseen(
 class Mode(TorchFunctionMode):
     """Sees the functions called while a tapped module runs."""
 
-    def __init__(self, layers: Layers) -> None:
+    def __init__(self, layers: Layers, break_off: Callable[[], None]) -> None:
         super().__init__()
         self.layers, self.stack, self.state = layers, layers.stack, layers.state
+        self._break_off = break_off
 
     def __exit__(self, *failure: Any) -> None:
         if torch.compiler.is_compiling():
@@ -48,6 +49,8 @@ class Mode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         stack, state = self.stack, self.state
+        if stack.places and not torch.compiler.is_compiling() and stack.is_interrupted():
+            self._break_off()
         if stack.deaf or not (stack.places or state.is_traced):
             return func(*args, **kwargs)
         if not stack.places or (state.sizes is None and not torch.compiler.is_compiling() and _tells_nothing(func)):
@@ -132,7 +135,8 @@ def _sums_one(equation: Any, *operands: Any) -> bool:
     """Whether einsum sums over axes that hold one entry each, and no others: it does so by a product."""
     if not isinstance(equation, str):
         return False
-    operands = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    if len(operands) == 1 and isinstance(operands[0], list | tuple):
+        operands = tuple(operands[0])
     given, _, out = equation.replace(" ", "").replace("...", "").partition("->")
     out = out if "->" in equation else "".join(letter for letter in given if given.count(letter) == 1)
     whole = "..." in equation

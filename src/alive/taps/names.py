@@ -70,8 +70,10 @@ def _units(runs: Runs) -> list[tuple[Hashable, int]]:
 
 def maker(made_by: str, runs: Runs | None) -> Hashable:
     """Who makes these units: weights; or each of the layers that were put side by side, in any order."""
-    beside = bool(runs) and all(isinstance(family, tuple) and family[0] == "cat" for family, _, _ in runs or ())
-    return (made_by, frozenset(runs or ())) if beside else made_by
+    parts = [family for family, _, _ in runs or ()]
+    if parts and all(isinstance(part, tuple) and part[0] == "cat" for part in parts):
+        return made_by, frozenset().union(*(part[2] for part in parts))  # type: ignore[index]
+    return made_by
 
 
 def _are_kin(a: Runs, b: Runs) -> bool:

@@ -15,6 +15,8 @@ from .lines import line_of_call
 from .models import expect_no_replica
 from .records import Place
 
+OFTEN = 64  # calls of torch, after which it is seen whether the pass still runs
+
 
 class Stack:
     """The modules that run, the outermost first, and the thread that they run in."""
@@ -25,6 +27,7 @@ class Stack:
         self.thread = 0
         self.deaf = 0  # above 0 while what is computed is not the model's
         self._inside = ""  # what paths below the outermost module begin with
+        self._asked = 0  # whether the pass was interrupted
         self._handled: BaseException | None = None  # what the caller of the pass was handling when it began
 
     def begin(self, place: Place, module: nn.Module) -> None:
@@ -60,6 +63,13 @@ class Stack:
         if below or torch.compiler.is_compiling():
             return False
         return not _is_running(self.outermost, times=1 + itself)
+
+    def is_interrupted(self) -> bool:
+        """The same without a new call to compare with: looked for where an error is handled, and now and then."""
+        self._asked += 1
+        if self._asked % OFTEN and sys.exc_info()[1] is self._handled:
+            return False
+        return not self.is_elsewhere() and not _is_running(self.outermost, times=1)
 
     def has_failed(self, output: Any) -> bool:
         """Whether the pass that ends did: a model may return None, but only a failure is an exception of its own."""

@@ -59,7 +59,7 @@ class Taps:
         self.stack, self.state, self.notes = self.layers.stack, self.layers.state, self.layers.notes
         self.failed = False  # whether the last pass did
         self.is_quick = False  # whether this pass is seen by the hooks on its activations alone
-        self._mode = Mode(self.layers)
+        self._mode = Mode(self.layers, self._break_off)
         self._is_own_mode = False  # whether it was entered for this pass, and not for a batch
         tell_hidden(root, self.notes.asks_for)
         activations = {k: known for each in (*DECLARED.values(), declared.activations) for k, known in each.items()}
@@ -210,6 +210,8 @@ class Taps:
         else:
             self.layers.shown.clear()
             if state.batch is None:
+                if not compiling:
+                    leave(self._mode)  # which an interrupt may have left there
                 self._mode.__enter__()
                 self._is_own_mode = True
         self.watcher.begin()
@@ -243,6 +245,11 @@ class Taps:
         tracker = Tracker(self._root, self.layers.miss)
         enter(tracker, inputs, points, self._point_axis, self.book.pairing)
         return tracker
+
+    def _break_off(self) -> None:
+        """An interrupt ended the pass: nothing is followed until the next; the mode, which torch holds now, idles."""
+        if self.state.batch is None:
+            self._finish(None, failed=True)
 
     def _finish(self, output: Any, *, failed: bool) -> None:
         self.failed = failed
