@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from importlib.util import find_spec
+
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import alive
 from alive.data import digits
+from alive.surgery import ResetByFiring
 from alive_papers.experiments import EXPERIMENTS, Cell, Row
 from alive_papers.run import Store
 from alive_papers.run.work import train_cells
 from alive_papers.studies import Run, codebook, continual, sae, train_runs
+from alive_papers.studies.ways import attach, rates
+
+OWN = {"weight": 1e-3, "bound": 2.0, "decay": 0.1}
+
+
+def options(method: str, **setting: float) -> tuple[tuple[str, float], ...]:
+    names = {"L2": "decay", "L2 to the start": "weight", "clipping": "bound", "Jumpstart": "weight"}
+    own = {names[method]: OWN[names[method]]} if method in names else {}
+    return tuple({**setting, **own}.items())
+
 
 SMALL = {
     "sae": [Run("sae", "x", m, steps=12, width=16, options=(("gamma", 3.0), ("k", 2))) for m in sae.METHODS],
-    "drift": [Run("drift", "x", m, steps=12, width=8, options=(("tasks", 2),)) for m in continual.METHODS],
-    "continual": [Run("continual", "x", m, steps=12, width=8, options=(("tasks", 2),)) for m in continual.METHODS],
+    "drift": [Run("drift", "x", m, steps=12, width=8, options=options(m, tasks=2)) for m in continual.METHODS],
+    "continual": [Run("continual", "x", m, steps=12, width=8, options=options(m, tasks=2)) for m in continual.METHODS],
 }
 
 
@@ -35,6 +51,76 @@ def test_a_codebook_of_digits(method, monkeypatch):
     run = Run("codebook", "x", method, steps=12, width=16)
     one, two = train_runs([run, run], digits())
     assert one.curves == two.curves
+
+
+@pytest.mark.twin
+def test_pulls_are_those_of_the_loss_and_of_the_bound():
+    """L2 to the start is the gradient of weight · |p − start|²; clipping ends inside bounds of torch's start."""
+    x, nets = torch.randn(16, 3), [nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    starts = [p.detach().clone() for p in nets[0].parameters()]
+    sgd = [torch.optim.SGD(net.parameters(), 0.1) for net in nets]
+    with ExitStack() as stack:
+        attach("L2 to the start", nets[0], sgd[0], x, stack, seed=0, weight=0.3)
+        for _ in range(4):
+            for number, net in enumerate(nets):
+                loss = net(x).square().mean()
+                far = sum((p - start).square().sum() for p, start in zip(net.parameters(), starts, strict=True))
+                sgd[number].zero_grad()
+                (loss + 0.3 * far * number).backward()
+                sgd[number].step()
+    for one, other in zip(*(net.parameters() for net in nets), strict=True):
+        torch.testing.assert_close(one, other)
+    with ExitStack() as stack:
+        attach("clipping", nets[0], sgd[0], x, stack, seed=0, bound=0.5)
+        nets[0](x).mean().backward()
+        sgd[0].step()
+    assert float(nets[0][0].weight.detach().abs().max()) <= 0.5 * 3**-0.5 + 1e-7
+    assert float(nets[0][2].weight.detach().abs().max()) <= 0.25 + 1e-7
+
+
+def test_rates_are_those_of_a_loop():
+    net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU())
+    x = torch.randn(40, 3)
+    h, y = torch.relu(net[0](x)).detach(), net(x).detach()
+    by_hand = [sum(float(row[k]) > 0 for row in z) / 40 for z in (h, y) for k in range(z.shape[1])]
+    assert rates(net, x).tolist() == pytest.approx(by_hand)
+
+
+@pytest.mark.skipif(find_spec("stable_baselines3") is None, reason="stable-baselines3 is not installed")
+@pytest.mark.filterwarnings("ignore:multinomial is not penalised")  # PPO draws its actions
+@pytest.mark.parametrize("kind", ["DQN", "PPO"])
+@pytest.mark.parametrize("method", ["ReDo", "by firing", "Jumpstart"])
+def test_an_agent_of_a_seed_is_one_agent(kind, method):
+    steps = 700 if kind == "DQN" else 520
+    run = Run("agents", kind, method, steps=steps, width=8, options=options(method, tasks=2))
+    one, two = train_runs([run] * 2, digits())
+    assert one.curves == two.curves
+    assert all(0 <= share <= 1 for name in ("dead", "rare", "balanced") for share in one.curves[name])
+    assert len(one.curves["balanced"]) == 2
+
+
+@pytest.mark.skipif(find_spec("stable_baselines3") is None, reason="stable-baselines3 is not installed")
+def test_an_agent_s_resets_reach_its_target_and_the_heads_of_ppo():
+    from alive_papers.studies.agents import KINDS, Heads, Shuffled, gymnasium
+
+    world = Shuffled(gymnasium.make("CartPole-v1"), np.random.default_rng(0))
+    for kind in ("DQN", "PPO"):
+        agent = KINDS[kind](world, Run("agents", kind, "by firing", width=8))
+        net = agent.policy.q_net if kind == "DQN" else Heads(agent.policy)
+        copies = [agent.policy.q_net_target] if kind == "DQN" else []
+        first = net.q_net if kind == "DQN" else net.mlp_extractor.policy_net
+        first[0].bias.data[3] = -99.0
+        with ResetByFiring(net, agent.policy.optimizer, torch.randn(9, 4), patience=5, copies=copies).attach() as own:
+            agent.learn(700 if kind == "DQN" else 256)
+        assert own.replaced >= 1
+        assert float(first[0].bias.data[3]) > -9
+        if copies:
+            torch.testing.assert_close(copies[0].q_net[0].bias[3], first[0].bias[3], rtol=0, atol=0.1)
+    seen = [world.observation(np.arange(4.0)) for _ in range(2)]
+    world.turn()
+    assert (seen[0] == seen[1]).all()
+    assert (np.sort(np.abs(world.observation(np.arange(4.0)))) == np.arange(4.0)).all()
 
 
 @pytest.mark.twin
@@ -83,7 +169,7 @@ def test_a_run_is_stored_and_read_back(tmp_path):
     assert back.trace["dead"][-1] == pytest.approx(row.trace["dead"][-1])
 
 
-@pytest.mark.parametrize("name", ["sae", "continual", "drift", "codebook"])
+@pytest.mark.parametrize("name", ["sae", "continual", "drift", "agents", "codebook"])
 def test_all_methods_have_the_same_budget(name):
     for scale in ("quick", "paper"):
         cells = EXPERIMENTS[name].cells(scale, seeds=10)

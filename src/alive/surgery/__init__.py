@@ -10,14 +10,17 @@ if TYPE_CHECKING:
     from .farkas import to_farkas, to_plain
     from .fold import Folded, fold, refresh_batch_norm_
     from .phase_out import phase_out
-    from .revive import ContinualBackprop, Part, Wires, revive
+    from .revive import ContinualBackprop, ContinuousBackprop, Part, ResetByFiring, ResetByGradient, Wires, revive
     from .shrink import Shrunk, load_shrunk, save_shrunk, shrink
 
 __all__ = [
     "ContinualBackprop",
+    "ContinuousBackprop",
     "Exported",
     "Folded",
     "Part",
+    "ResetByFiring",
+    "ResetByGradient",
     "Shrunk",
     "Wires",
     "fold",

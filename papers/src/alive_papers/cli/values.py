@@ -28,7 +28,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "003-T2",
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
     *("depth-record", "depth-images", "atlas", "atlas-images", "rivals", "adam-epsilon", "one-setting"),
-    *("sae", "continual", "drift", "codebook", "demo"),
+    *("sae", "continual", "drift", "agents", "codebook", "demo"),
     *added("alive.experiments"),
 )
 PATIENTS = (

@@ -5,6 +5,7 @@ from alive.registry import Registry
 from .cell import Cell, Row
 from .ours import (
     ADAM_EPSILON,
+    AGENTS_OVER_TASKS,
     ATLAS,
     ATLAS_IMAGES,
     CODEBOOK,
@@ -32,7 +33,7 @@ _OWN = {
         TABLE2_003,
         *(TABLE1_004, FIG2_004, FIG3_004, FIG4_004),
         *(DEPTH_RECORD, DEPTH_IMAGES, ATLAS, ATLAS_IMAGES, RIVALS, ADAM_EPSILON, ONE_SETTING),
-        *(SAE, CONTINUAL, DRIFT, CODEBOOK, DEMO),
+        *(SAE, CONTINUAL, DRIFT, AGENTS_OVER_TASKS, CODEBOOK, DEMO),
     )
 }
 

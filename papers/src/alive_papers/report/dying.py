@@ -22,11 +22,13 @@ WORDS = {
     "perplexity": "codes used as if alike",
     "accuracy": "accuracy while learning",
     "explained": "variance explained while learning",
+    "balanced": "balanced, of what is possible",
+    "rare": "on at less than 1 %",
     "dormant": "dormant, τ = 0.1",
     "rank": "effective rank",
     "weight_norm": "norm of the weights",
 }
-SHARES = ("dead", "found", "dormant")
+SHARES = ("dead", "rare", "found", "dormant")
 
 
 def measures(rows: Sequence[Row], path: Path) -> None:
@@ -78,7 +80,7 @@ def courses(rows: Sequence[Row], path: Path) -> None:
     """Draw each measure over the tasks: a line a method, the mean over seeds, a band of one standard deviation."""
     from matplotlib.figure import Figure
 
-    columns = [name for name in WORDS if name in rows[0].trace]
+    columns = [name for name in WORDS if all(name in row.trace for row in rows)]
     figure = Figure(figsize=(3.4 * min(3, len(columns)) + 0.4, 2.7 * -(-len(columns) // 3) + 0.6))
     axes = figure.subplots(-(-len(columns) // 3), min(3, len(columns)), squeeze=False).flatten()
     methods = list(dict.fromkeys(row.cell.label for row in rows))

@@ -18,13 +18,16 @@ from torch.nn import functional as F
 from alive.data import Data
 from alive.diagnosis import census, dormancy
 from alive.penalties import Jumpstart
-from alive.surgery.revive import ContinualBackprop, Part, Wires, revive
+from alive.surgery.revive import Part, Wires, revive
 
 from .record import Curves, Run, RunResult, Tell
+from .ways import STATE, TAU, attach, note
 
-METHODS = ("plain", "L2", "continual backprop", "ReDo", "Jumpstart", "revive")
+METHODS = (
+    *("plain", "L2", "continual backprop", "ReDo", "Jumpstart", "revive"),
+    *("CCBP", "by gradient", "by firing", "L2 to the start", "clipping"),
+)
 LAYERS, BATCH, LOOKED_AT = 3, 16, 512
-TAU = 0.1  # of dormant units, here and in ReDo
 
 
 def network(inputs: int, width: int, outputs: int, seed: int, layers: int = LAYERS) -> nn.Sequential:
@@ -147,7 +150,7 @@ def train_on(stream: Stream, run: Run, tell: Tell) -> RunResult:
     model = network(stream.inputs, run.width, stream.outputs, run.seed, layers)
     decay = float(run.option("decay", 1e-3)) if run.method == "L2" else 0.0
     optimiser = torch.optim.AdamW(model.parameters(), run.lr, weight_decay=decay, fused=True)
-    curves: Curves = {name: [] for name in ("epoch", stream.score, "dead", "dormant", "rank", "weight_norm")}
+    curves: Curves = {name: [] for name in ("epoch", stream.score, *STATE)}
     each = run.steps // tasks
     with ExitStack() as stack:
         own = _Method(run, model, optimiser, stream, stack)
@@ -156,23 +159,12 @@ def train_on(stream: Stream, run: Run, tell: Tell) -> RunResult:
             right = sum(own.learn(*stream.batch(BATCH)) for _ in range(each))
             shown, _ = stream.batch(LOOKED_AT)
             curves[stream.score].append(right / (each * BATCH))
-            _note(curves, task, model, shown)
+            curves["epoch"].append(float(task))
+            note(curves, model, shown)
             own.after_task(shown)
             tell((task + 1) * each)
     last = curves[stream.score][-max(1, tasks // 5) :]
     return RunResult(curves, sum(last) / len(last), round(curves["dead"][-1] * layers * run.width))
-
-
-def _note(curves: Curves, task: int, model: nn.Module, x: Tensor) -> None:
-    """How the network is after a task."""
-    units, soft = census(model, x).units, dormancy(model, x)
-    ranks = [layer.effective_rank or 0.0 for layer in soft.layers]
-    norms = [layer.weight_norm or 0.0 for layer in soft.layers]
-    curves["epoch"].append(float(task))
-    curves["dead"].append(units.dead / units.total)
-    curves["dormant"].append(soft.share(TAU) or 0.0)
-    curves["rank"].append(sum(ranks) / len(ranks))
-    curves["weight_norm"].append(sum(norms) / len(norms))
 
 
 class _Method:
@@ -189,15 +181,10 @@ class _Method:
         self.run, self.model, self.optimiser, self.stream = run, model, optimiser, stream
         self.wires = wires(int(run.option("layers", LAYERS)))
         self.penalty: Callable[[], Tensor] | None = None
-        self.step: Callable[[], int] | None = None
+        options = run.options_without("tasks", "layers")
         if run.method == "Jumpstart":
-            weight = float(run.option("weight", 0.1))
-            self.penalty = stack.enter_context(Jumpstart(model, weight, mode="U")).penalty
-        if run.method == "continual backprop":
-            rate = float(run.option("rate", 1e-3))
-            self.step = stack.enter_context(
-                ContinualBackprop(model, optimiser, stream.example, rate=rate, seed=run.seed)
-            ).step
+            self.penalty = stack.enter_context(Jumpstart(model, float(options["weight"]), mode="U")).penalty
+        attach(run.method, model, optimiser, stream.example, stack, seed=run.seed, **options)
 
     def learn(self, x: Tensor, y: Tensor) -> float:
         """One step; how much was right before it."""
@@ -208,8 +195,6 @@ class _Method:
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
-        if self.step is not None:
-            self.step()
         return self.stream.right(output.detach(), y)
 
     def after_task(self, x: Tensor) -> None:

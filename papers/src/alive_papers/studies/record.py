@@ -21,7 +21,7 @@ Curves = dict[str, list[float]]
 class Run:
     """A run of a study: the twin of a fleet's Member and the loop's Net for what is no classifier on fixed data.
 
-    study    "sae", "continual", "drift" or "codebook"
+    study    "sae", "continual", "drift", "agents" or "codebook"
     setting  what is learnt: "topk, γ 3"
     method   what is done against death
     steps    of the optimiser, the same for every method
@@ -53,6 +53,10 @@ class Run:
     def option(self, name: str, usual: Any) -> Any:
         """A number by its name."""
         return dict(self.options).get(name, usual)
+
+    def options_without(self, *names: str) -> dict[str, Any]:
+        """All but those of the setting: what is left is the method's."""
+        return {name: value for name, value in self.options if name not in names}
 
     @property
     def depth(self) -> int:

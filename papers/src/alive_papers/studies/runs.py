@@ -15,8 +15,22 @@ from .continual import train_continual, train_drift
 from .record import Run, RunResult, Tell
 from .sae import train_sae
 
+
+def _agents(run: Run, data: Data, tell: Tell) -> RunResult:
+    """Its packages are asked for only here."""
+    from .agents import train_agent
+
+    return train_agent(run, data, tell)
+
+
 STUDIES: Mapping[str, Callable[[Run, Data, Tell], RunResult]] = MappingProxyType(
-    {"sae": train_sae, "continual": train_continual, "drift": train_drift, "codebook": train_codebook}
+    {
+        "sae": train_sae,
+        "continual": train_continual,
+        "drift": train_drift,
+        "codebook": train_codebook,
+        "agents": _agents,
+    }
 )
 
 

@@ -6,9 +6,19 @@ from ...rooms import load_on_use
 
 if TYPE_CHECKING:
     from .operate import revive
-    from .renewal import ContinualBackprop
+    from .renewal import ContinualBackprop, Renewal
+    from .rules import ContinuousBackprop, ResetByFiring, ResetByGradient
     from .wires import Part, Wires
 
-__all__ = ["ContinualBackprop", "Part", "Wires", "revive"]
+__all__ = [
+    "ContinualBackprop",
+    "ContinuousBackprop",
+    "Part",
+    "Renewal",
+    "ResetByFiring",
+    "ResetByGradient",
+    "Wires",
+    "revive",
+]
 
 load_on_use(__name__)

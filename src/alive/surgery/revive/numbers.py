@@ -49,6 +49,21 @@ class Bench:
             new = values if isinstance(values, Tensor) else torch.full_like(tensor, values)
             tensor.copy_(torch.where(mask, new.to(tensor.device, tensor.dtype), tensor))
 
+    def blend(self, part: Part, shares: Tensor, values: Tensor | float) -> None:
+        """Move the numbers of each unit by a share [C] of the way to new ones."""
+        tensor = self.note(part.name)
+        with torch.no_grad():
+            new = values if isinstance(values, Tensor) else torch.full_like(tensor, values)
+            tensor.lerp_(new.to(tensor), part.spread(tensor, shares).to(tensor))
+
+    def teach(self, copies: Sequence[nn.Module]) -> None:
+        """Give copies of the model, such as target networks, the numbers that were written."""
+        for name, mask in self._masks.items():
+            for copy in copies:
+                own = tensor_of(copy, name)
+                with torch.no_grad():
+                    own.copy_(torch.where(mask.to(own.device), tensor_of(self.model, name).to(own), own))
+
     def note(self, name: str) -> Tensor:
         """A tensor that is about to be changed as a whole, such as a bias that takes over a mean."""
         tensor = tensor_of(self.model, name)

@@ -47,6 +47,7 @@ def revive(
     loss: Loss | None = None,
     wires: Mapping[str, Wires] | None = None,
     layers: Sequence[str] = (),
+    copies: Sequence[nn.Module] = (),
     seed: int | None = None,
     across_ranks: bool = True,
 ) -> Revival:
@@ -63,6 +64,7 @@ def revive(
     loss       for "loss": loss(output, inputs), one number a point; by default the squared error of the input again
     wires      what makes and reads the units of a layer, by its name in the census, where this cannot be followed
     layers     only layers that match one of these patterns, by name or label
+    copies     of the model, such as target networks: they get the new numbers of the units that are reset
     seed       of everything drawn; without one it comes from torch's generator, so that every revival draws anew
 
     What cannot be reset is left as it was, and the result says why. On several ranks the units are those dead on all
@@ -99,7 +101,9 @@ def revive(
     if together:
         for tensor in bench.touched:
             distributed.broadcast(tensor.data, 0)
-    return operation.result()
+    done = operation.result()
+    bench.teach(copies)
+    return done
 
 
 @dataclass(eq=False)

@@ -35,17 +35,19 @@ class Part(NamedTuple):
     block: int = 1
     groups: int = 1
 
+    def spread(self, like: Tensor, numbers: Tensor) -> Tensor:
+        """Of numbers of the units [C] the one whose unit each entry belongs to, in a tensor of this shape."""
+        if self.groups == 1:
+            own = numbers.repeat_interleave(self.block)
+            return own.view(-1, *[1] * (like.dim() - self.axis % like.dim() - 1)).expand(like.shape)
+        own = numbers.view(self.groups, -1).repeat_interleave(len(like) // self.groups, 0)
+        return own.view(*own.shape, *[1] * (like.dim() - 2)).expand(like.shape)
+
     def mask(self, like: Tensor, units: Tensor) -> Tensor:
         """Where they lie: true in a tensor of this shape."""
-        found = torch.zeros(like.shape, dtype=torch.bool)
-        if self.groups == 1:
-            numbers = (units[:, None] * self.block + torch.arange(self.block)).flatten()
-            return found.index_fill_(self.axis, numbers, True).to(like.device)
-        rows, own = len(like) // self.groups, like.shape[self.axis]
-        for unit in units.tolist():
-            group = unit // own
-            found[group * rows : (group + 1) * rows].select(self.axis, unit % own).fill_(True)
-        return found.to(like.device)
+        chosen = torch.zeros(self.units_in(like), dtype=torch.bool)
+        chosen[units] = True
+        return self.spread(like, chosen).to(like.device)
 
     def units_in(self, like: Tensor) -> int:
         """How many units have numbers in a tensor of this shape."""

@@ -7,12 +7,13 @@ from .atlas import ATLAS
 from .atlas_images import ATLAS_IMAGES
 from .depth import DEPTH_RECORD
 from .depth_images import DEPTH_IMAGES
-from .dying import CODEBOOK, CONTINUAL, DRIFT, SAE
+from .dying import AGENTS_OVER_TASKS, CODEBOOK, CONTINUAL, DRIFT, SAE
 from .one_setting import ONE_SETTING
 from .rivals import RIVALS
 
 __all__ = [
     "ADAM_EPSILON",
+    "AGENTS_OVER_TASKS",
     "ATLAS",
     "ATLAS_IMAGES",
     "CODEBOOK",
