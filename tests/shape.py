@@ -270,17 +270,25 @@ from alive import cli
 with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     cli.main()
 """
+REPRODUCED = """
+import contextlib, io, sys, tempfile
+store = tempfile.mkdtemp() + "/x.sqlite"
+sys.argv = ["alive", "reproduce", "001-Fig1", "--depth", "10", "--width", "3", "--store", store]
+from alive import cli
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    cli.main()
+"""
 REACHED = """
 import sys
 from pathlib import Path
-mine = {m.__file__ for name, m in sys.modules.items() if name.split(".")[0] == "alive" and m.__file__}
+mine = {m.__file__ for name, m in sys.modules.items() if name.split(".")[0] in ("alive", "alive_papers") and m.__file__}
 print(len(mine), sum(len(Path(file).read_text().splitlines()) for file in mine))
 """
 
 
 def reached(code: str) -> tuple[int, int]:
-    """Files and lines of the library that are imported by the time some code has run, in a process of its own."""
-    own = os.environ | {"PYTHONPATH": str(SOURCE.parent)}
+    """Files and lines of both packages that are imported by the time some code has run, in a process of its own."""
+    own = os.environ | {"PYTHONPATH": os.pathsep.join(str(folder.parent) for folder in (SOURCE, LABORATORY))}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code + REACHED], env=own, capture_output=True, text=True, check=True
     )
@@ -307,7 +315,11 @@ def main() -> None:
     for folder in (SOURCE, LABORATORY, ROOT / "tests", ROOT / "papers" / "tests"):
         files, lines = size(folder)
         print(folder.relative_to(ROOT), files, "files", lines, "lines")
-    for name, code in {"a Jumpstart, attached and asked": ATTACHED, "alive census 50x4": COUNTED}.items():
+    for name, code in {
+        "a Jumpstart, attached and asked": ATTACHED,
+        "alive census 50x4": COUNTED,
+        "alive reproduce": REPRODUCED,
+    }.items():
         files, lines = reached(code)
         print(name, "reaches", files, "files", lines, "lines")
     for folder in (SOURCE, LABORATORY):

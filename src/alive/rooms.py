@@ -18,21 +18,21 @@ from .errors import near
 class Room(ModuleType):
     """A package that imports the file behind a name when it is asked for that name."""
 
-    _files: dict[str, str]  # public name -> the file, or the room, it comes from; "" for a room itself
+    _files: dict[str, str]  # public name -> the file or room it comes from, as in `from .census`; "." for a room itself
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._files:
             hint = "" if name.startswith("_") else f": {near(name, dir(self))}"
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}{hint}")
-        file = self._files[name]
-        thing = import_module(f".{file or name}", self.__name__)
-        if file:
-            thing = getattr(thing, name)
-            self.__dict__[name] = thing
+        if (file := self._files[name]) == ".":
+            return import_module(f".{name}", self.__name__)
+        self.__dict__[name] = thing = getattr(import_module(file, self.__name__), name)
         return thing
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (isinstance(value, ModuleType) and self._files.get(name)):  # census.py is not what `census` means
+        if not (
+            isinstance(value, ModuleType) and self._files.get(name, ".") != "."
+        ):  # census.py is not what `census` means
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
@@ -44,7 +44,7 @@ def load_on_use(name: str) -> None:
     module = sys.modules[name]
     source = "".join(linecache.getlines(str(module.__file__), module.__dict__))
     files = {
-        alias.asname or alias.name: node.module or ""
+        alias.name: "." * node.level + (node.module or "")
         for block in ast.parse(source).body
         if isinstance(block, ast.If)
         for node in block.body

@@ -16,9 +16,7 @@ from alive.train.result import Epoch
 from .fleet import FleetProgress, train_fleet
 from .fleet.arena import Floats
 from .fleet.result import restored
-from .net import train_net
 from .network import Outcome
-from .studies import train_runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +66,8 @@ def _fleet(networks: Sequence[Any], data: Data, *, threads: int = 1, progress: F
 
 def _loop(networks: Sequence[Any], data: Data, *, threads: int = 1, progress: FleetProgress | None = None) -> Trained:
     """One after the other; torch has its own threads."""
+    from .net import train_net
+
     begun = time.perf_counter()
     told = None if progress is None else _Epochs(progress)
     if progress is not None:
@@ -84,6 +84,8 @@ def _loop(networks: Sequence[Any], data: Data, *, threads: int = 1, progress: Fl
 
 def _study(networks: Sequence[Any], data: Data, *, threads: int = 1, progress: FleetProgress | None = None) -> Trained:
     """One after the other; torch has its own threads."""
+    from .studies import train_runs
+
     begun = time.perf_counter()
     return Trained(tuple(train_runs(networks, data, progress)), time.perf_counter() - begun)
 

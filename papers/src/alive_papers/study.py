@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count, product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
@@ -19,12 +20,12 @@ from .experiments.measure import mean
 from .experiments.recorded import Book, Made
 from .experiments.spec import SCALES
 from .experiments.verdicts import Part, judge, older
-from .report.evidence import PAGE, write_evidence
-from .report.ledger import Source, book_of, said
-from .report.page import write_pictures, write_report
 from .run import Bar, Run, Store, run, run_on_ray
 from .run.rows import table as table_of
 from .run.rows import write_table
+
+if TYPE_CHECKING:
+    from .report.ledger import Source
 
 WHERE = ("local", "ray")
 OWN = "Show your own in Python: alive_papers.study.report(store, folder, experiments=[yours])"
@@ -119,6 +120,8 @@ def report(path: Path, folder: Path, *, experiments: Sequence[Experiment] = ()) 
 
     `experiments` are your own, which alive does not know: as many seeds of each as the store holds.
     """
+    from .report.page import write_report
+
     if folder.is_dir():
         expect_writable(folder / "index.html")
     with _opened(path) as store:
@@ -136,6 +139,8 @@ def report(path: Path, folder: Path, *, experiments: Sequence[Experiment] = ()) 
 
 def pictures(path: Path, folder: Path, kind: str) -> list[Path]:
     """Draw the figures of all that was asked for, as png, svg or pdf; returns the files."""
+    from .report.page import write_pictures
+
     with _opened(path) as store:
         parts = [_part(store, asked) for asked in store.runs() if asked.experiment in EXPERIMENTS]
         files = write_pictures(parts, folder, kind)
@@ -154,6 +159,8 @@ def rows(path: Path, file: Path, kind: str, *, traces: bool = False) -> Path:
 
 def evidence(paths: Sequence[Path], folder: Path) -> Path:
     """Write the page of all claims: numbers of these stores, and those that come with the package."""
+    from .report.evidence import PAGE, write_evidence
+
     if folder.is_dir():
         expect_writable(folder / PAGE)
     return write_evidence(_sources(paths), Book.read(), folder)
@@ -161,6 +168,8 @@ def evidence(paths: Sequence[Path], folder: Path) -> Path:
 
 def record(paths: Sequence[Path], file: Path) -> Book:
     """Write the numbers of all complete runs of these stores to a file, beside the better ones it holds already."""
+    from .report.ledger import book_of
+
     expect_writable(file)
     book = book_of(_sources(paths), Book.read(file))
     book.write(file)
@@ -207,6 +216,8 @@ def table(part: Part) -> Table:
 
 def _reached(part: Part) -> Table:
     """Best test accuracy of every method at every depth and width, mean and standard deviation over seeds."""
+    from .report.ledger import said
+
     grid = Table(title=f"{part.experiment.name}: best test accuracy", header_style="bold", pad_edge=False)
     grid.add_column("method")
     found: dict[tuple[str, int, int], list[float]] = {}
@@ -293,6 +304,8 @@ def _part(store: Store, asked: Run) -> Part:
 
 def _sources(paths: Sequence[Path]) -> list[Source]:
     """Every run asked for in the stores."""
+    from .report.ledger import Source
+
     sources = []
     for path in paths:
         with _opened(path) as store:

@@ -15,9 +15,9 @@ from torch import Tensor, nn, optim
 from ..data.unpickled import load_tensors, safe_tensors
 from ..errors import AliveError
 from ..files import write_atomically
-from ..surgery.shrink.saving import KEY, resized
 
 FORMAT = 1
+SHRUNK = "shrunk"  # in the header of what alive.save_shrunk wrote
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,8 +98,10 @@ def load_weights(model: nn.Module, path: str | PathLike[str]) -> str:
     Prefixes that wrappers add to every name are dropped.
     """
     path = Path(path)
-    if path.is_file() and not _is_of_torch(path) and KEY in (header := _read(path, what="file", cure=SAVE)[0]):
-        resized(model, header[KEY], _read(path)[1])
+    if path.is_file() and not _is_of_torch(path) and SHRUNK in (header := _read(path, what="file", cure=SAVE)[0]):
+        from ..surgery.shrink.saving import resized
+
+        resized(model, header[SHRUNK], _read(path)[1])
         return "cut to size, as alive shrink wrote it"
     wanted = model.state_dict()
     kept, notes = _unwrapped(path, *_weights(path), wanted)

@@ -11,7 +11,7 @@ from alive.cli.words import completing, interruptible, put, show
 
 from . import values
 
-commands = typer.Typer(no_args_is_help=True, help="Get image data sets, and list what is there.")
+data = typer.Typer(no_args_is_help=True, help="Get image data sets, and list what is there.")
 
 Name = Annotated[
     str,
@@ -21,7 +21,7 @@ Name = Annotated[
 ]
 
 
-@commands.command()
+@data.command()
 def get(
     name: Name,
     source: Annotated[
@@ -57,7 +57,7 @@ def get(
     put(f"{points.name}: {len(points.train_y)} images to train on, {tested} to test, checked, in {folder}")
 
 
-@commands.command(name="list")
+@data.command(name="list")
 def list_() -> None:
     """Say which image data sets are there, where, and what is missing."""
     from rich.table import Table

@@ -3,9 +3,14 @@
 What the advice of a census says was measured here: `docs/advice.md` has the table.
 """
 
-from .book import Book, Trials, made, run
-from .patients import PATIENTS
-from .trial import ADVICE, HEALTHY, TRIED, Trial, treat, trials
+from typing import TYPE_CHECKING
+
+from alive.rooms import load_on_use
+
+if TYPE_CHECKING:
+    from .book import Book, Trials, made, run
+    from .patients import PATIENTS
+    from .trial import ADVICE, HEALTHY, TRIED, Trial, treat, trials
 
 __all__ = [
     "ADVICE",
@@ -20,3 +25,5 @@ __all__ = [
     "treat",
     "trials",
 ]
+
+load_on_use(__name__)
