@@ -34,22 +34,28 @@ FARKAS: dict[type[nn.Module], Any] = {
     nn.Conv3d: FarkasConv3d,
 }
 
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 GiveUp = Literal["quietest", "last"]
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A layer that became a Farkas layer: which activation it feeds, which unit it gave up, what it guarantees."""
+    """A layer that became a Farkas layer: which activation it feeds, which unit it gave up, what it guarantees.
+
+    `beside` are the layers that are added to it before the activation; together they guarantee the sum of their bounds.
+    """
 
     layer: str
     activation: str
     unit: int
     guarantee: float
     norm: str | None = None
+    beside: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         behind = f" behind {self.norm}" if self.norm else ""
-        return f"{self.layer}: converted{behind}, unit {self.unit} given up, max z ≥ {self.guarantee:.4g}"
+        also = "" if not self.beside else f", as in {' and '.join(self.beside)}, which it is added to"
+        return f"{self.layer}: converted{behind}, unit {self.unit} given up{also}, max z ≥ {self.guarantee:.4g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,10 @@ def to_farkas(
 ) -> FarkasSurgery:
     """Convert every Linear or Conv, with BatchNorm behind it or not, that feeds a one-sided activation.
 
+    So it may through a sum with what is never negative, as the last layer of a residual branch does (Algorithm 2 of
+    the Farkas paper): relu(x + F(x)) keeps what F guarantees where x ≥ 0. A projection in the skip gives up the same
+    unit as the branch. Transposed convolutions get the extra unit behind them.
+
     example  one batch as the model takes it; it tells which layer feeds which activation
     give_up  the unit that the extra one replaces: "quietest", whose largest pre-activation over the example is least
              (a dead one, if there is one), or "last"
@@ -112,12 +122,18 @@ def to_farkas(
     expect_one_of("give_up", give_up, get_args(GiveUp))
     root = bare(model) if inplace else copied(bare(model))
     converted, kept = [], []
-    for path, found in _met(root, example, layers, forward).findings():
-        reason = found if isinstance(found, str) else _refusal(root, found, rule)
-        if reason is not None or isinstance(found, str):
-            kept.append(Kept(path, reason or ""))
+    found = dict(_met(root, example, layers, forward).findings())
+    paths = {module: path for path, module in root.named_modules()}
+    reasons = {path: pair if isinstance(pair, str) else _refusal(root, pair, rule) for path, pair in found.items()}
+    for path, pair in found.items():
+        others = [] if isinstance(pair, str) else [paths[other] for other in pair.beside]
+        stays = next((other for other in others if reasons.get(other, "no layer")), None)
+        if isinstance(pair, str) or reasons[path]:
+            kept.append(Kept(path, reasons[path] or ""))
+        elif stays is not None:
+            kept.append(Kept(path, f"it is added to what {stays} makes, which stays as it is"))
         else:
-            converted.append(_convert(root, path, found, give_up, rule))
+            converted.append(_convert(root, path, pair, give_up, rule, tuple(others)))
     return FarkasSurgery(root, tuple(converted), tuple(kept))
 
 
@@ -133,7 +149,10 @@ def to_plain(model: nn.Module, *, inplace: bool = False) -> nn.Module:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A layer and what it made, the path of a norm behind it, the activation they feed, the largest z a unit [C]."""
+    """A layer and what it made, the path of a norm behind it, the activation they feed, the largest z a unit [C].
+
+    `beside` are the layers whose outputs are added to it before the activation.
+    """
 
     layer: Any
     norm: str | None
@@ -141,6 +160,7 @@ class Pair:
     tap: str
     top: Tensor
     made: Made
+    beside: tuple[nn.Module, ...] = ()
 
 
 class _Meetings(Watcher):
@@ -154,27 +174,35 @@ class _Meetings(Watcher):
     def watch(self, call: Call) -> Any:
         """Note whose tensor meets the activation."""
         self.seen += 1
-        made = self.run.maker(call.z)
-        norm = made.module if made is not None and isinstance(made.module, BatchNorm) else None
-        layer = made if norm is None or made is None else made.source
-        if made is not None and layer is not None and not (made.dropped or layer.dropped):
-            axis = -1 if isinstance(layer.module, nn.Linear) else 1
-            top = canonical(call.z.detach(), axis, 0).transpose(0, 1).flatten(1).amax(1)  # of [N, C, ...]
-            path = None if norm is None else self.run.paths[norm][0]
-            pair = Pair(layer.module, path, call.tap.activation, call.tap.name, top, layer)
-            self.pairs.setdefault(layer.module, pair)
+        made, total = self.run.maker(call.z), self.run.sum_at(call.z)
+        terms = [made] if made is not None else [] if total is None else [term for term in total.terms() if term]
+        layers = [term.source if isinstance(term.module, BatchNorm) else term for term in terms]
+        if all(
+            layer is not None and not (term.dropped or layer.dropped) for term, layer in zip(terms, layers, strict=True)
+        ):
+            for term, layer in zip(terms, layers, strict=True):
+                assert layer is not None
+                beside = tuple(other.module for other in layers if other is not layer and other is not None)
+                self._pair(call, term, layer, beside)
         return call.activate()
+
+    def _pair(self, call: Call, last: Made, layer: Made, beside: tuple[nn.Module, ...]) -> None:
+        axis = -1 if isinstance(layer.module, nn.Linear) else 1
+        top = canonical(call.z.detach(), axis, 0).transpose(0, 1).flatten(1).amax(1)  # of [N, C, ...]
+        norm = None if last is layer else self.run.paths[last.module][0]
+        pair = Pair(layer.module, norm, call.tap.activation, call.tap.name, top, layer, beside)
+        self.pairs.setdefault(layer.module, pair)
 
     def findings(self) -> Iterator[tuple[str, Pair | str]]:
         """Every dense, convolutional or Farkas layer: the activation it feeds, or the reason why it stays."""
         for module, paths in self.run.paths.items():
-            if isinstance(module, (*LAYERS, Guaranteed)):
+            if isinstance(module, (*LAYERS, *TRANSPOSED, Guaranteed)):
                 yield paths[0], self._finding(module, paths[0])
 
     def _finding(self, module: nn.Module, path: str) -> Pair | str:
         if isinstance(module, Guaranteed):
             return "it has its guarantee already"
-        if type(module) not in LAYERS:
+        if type(module) not in (*LAYERS, *TRANSPOSED):
             return f"{type(module).__name__} is a layer of its own kind, which may do more than the plain one"
         calls = self.run.calls.get(module, [])
         if not calls:
@@ -217,11 +245,15 @@ def _whereto(made: Made) -> str:
 
 def _refusal(root: nn.Module, pair: Pair, rule: RuleOptions) -> str | None:
     """Why a layer that feeds an activation cannot be converted all the same."""
-    units, groups = len(pair.layer.weight), getattr(pair.layer, "groups", 1)
+    units, groups = _units(pair.layer), getattr(pair.layer, "groups", 1)
     if units < 2:
         return "it has one unit, with no others to balance"
     if groups > 1 and units == groups:
         return "each of its units reads a channel of its own, and giving up a unit would give up its channel"
+    if pair.beside and rule.get("aggregation") == "learned":
+        return "it is added to what other layers make, and all of them would have to learn one mixture"
+    if isinstance(pair.layer, TRANSPOSED) and groups > 1:
+        return "it is a transposed convolution in groups, which would be uneven without one unit"
     if pair.norm is not None:
         norm = root.get_submodule(pair.norm)
         if type(norm) not in NORMS:
@@ -239,23 +271,41 @@ def _refusal(root: nn.Module, pair: Pair, rule: RuleOptions) -> str | None:
 
 
 @torch.no_grad()
-def _convert(root: nn.Module, path: str, pair: Pair, give_up: GiveUp, rule: RuleOptions) -> Converted:
+def _convert(
+    root: nn.Module, path: str, pair: Pair, give_up: GiveUp, rule: RuleOptions, beside: tuple[str, ...]
+) -> Converted:
     unit = len(pair.top) - 1 if give_up == "last" else int(pair.top.argmin())
     layer, others = pair.layer, torch.tensor([n for n in range(len(pair.top)) if n != unit])
     options: Any = {**rule, "cutoff": pair.activation, "device": layer.weight.device, "dtype": layer.weight.dtype}
-    if pair.norm is None:
-        farkas: Any = nn.utils.skip_init(FARKAS[type(layer)], **arguments(layer), place=unit, **options)
+    farkas: Any
+    if isinstance(layer, TRANSPOSED):
+        farkas = _behind(root, path, pair, others, options)
+    elif pair.norm is None:
+        farkas = nn.utils.skip_init(FARKAS[type(layer)], **arguments(layer), place=unit, **options)
         bias = torch.zeros(len(layer.weight)).to(layer.weight) if layer.bias is None else layer.bias
         farkas.weight.copy_(layer.weight[others])
         farkas.bias[:-1] = bias[others]
         _put(root, path, _finished(farkas, bias[unit], layer))
     else:  # the extra unit comes behind the norm, which holds the biases of the others
-        norm: Any = root.get_submodule(pair.norm)
-        farkas = FarkasAggregate(len(layer.weight), dims=layer.weight.dim() - 2, place=unit, **options)
-        _finished(farkas, farkas.bias[-1] if norm.bias is None else norm.bias[unit], layer)
-        _put(root, path, _with(layer, others))
-        _put(root, pair.norm, nn.Sequential(_with(norm, others), farkas).train(norm.training))
-    return Converted(path, pair.tap, unit, farkas.guarantee(), pair.norm)
+        farkas = _behind(root, path, pair, others, options)
+    return Converted(path, pair.tap, unit, farkas.guarantee(), pair.norm, beside)
+
+
+def _behind(root: nn.Module, path: str, pair: Pair, others: Tensor, options: Any) -> Farkas:
+    """Let a layer keep its other units, and put the extra one behind it, or behind its norm, which holds the biases."""
+    layer, count = pair.layer, len(others) + 1
+    unit = next(n for n in range(count) if n not in others.tolist())
+    farkas = FarkasAggregate(count, dims=layer.weight.dim() - 2, place=unit, **options)
+    norm: Any = layer if pair.norm is None else root.get_submodule(pair.norm)
+    _finished(farkas, farkas.bias[-1] if norm.bias is None else norm.bias[unit], layer)
+    _put(root, path, _with(layer, others))
+    last = root.get_submodule(path) if pair.norm is None else _with(norm, others)
+    _put(root, path if pair.norm is None else pair.norm, nn.Sequential(last, farkas).train(norm.training))
+    return farkas
+
+
+def _units(layer: Any) -> int:
+    return int(layer.out_channels if isinstance(layer, TRANSPOSED) else len(layer.weight))
 
 
 def _finished(farkas: Farkas, own: Tensor, layer: Any) -> Farkas:
@@ -274,9 +324,14 @@ def _finished(farkas: Farkas, own: Tensor, layer: Any) -> Farkas:
 
 def _with(module: nn.Module, units: Tensor) -> nn.Module:
     """A copy of a layer or norm with some of its units."""
-    made = deepcopy(module)
-    keep_rows(made, units)
-    return made
+    made: Any = deepcopy(module)
+    if isinstance(made, TRANSPOSED):  # whose units are columns
+        made.weight = nn.Parameter(made.weight[:, units], requires_grad=made.weight.requires_grad)
+        made.bias = None if made.bias is None else nn.Parameter(made.bias[units], made.bias.requires_grad)
+        made.out_channels = len(units)
+    else:
+        keep_rows(made, units)
+    return made  # type: ignore[no-any-return]
 
 
 def _put(root: nn.Module, path: str, module: nn.Module) -> None:

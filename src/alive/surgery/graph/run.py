@@ -14,8 +14,12 @@ from torch.overrides import TorchFunctionMode
 from ...torch_private import BatchNorm, tree_leaves, version_of
 from ..models import LAYERS
 
-SUMS = (F.linear, torch.conv1d, torch.conv2d, torch.conv3d)
+TRANSPOSED = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
+SUMS = (F.linear, torch.conv1d, torch.conv2d, torch.conv3d, *TRANSPOSED)
 DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
+ADDS = ("add", "iadd", "radd")
+NEVER_NEGATIVE = ("relu", "relu6", "sigmoid", "hardsigmoid", "softmax", "abs")
+KEEP_SIGN = ("dropout", "contiguous", "clone", "flatten", "view", "reshape", "permute", "transpose", "pad", "detach")
 VALUES = ("item", "tolist", "numpy")  # functions that return no tensor and yet read one; a shape is no value
 
 
@@ -37,6 +41,19 @@ class Made:
         return self.norm is not None and self.readers == ["batch_norm"]
 
 
+@dataclass(slots=True, eq=False)
+class Sum:
+    """A tensor that was added up of others, each by a layer or norm, a sum, or never negative (None)."""
+
+    tensor: Tensor
+    version: int
+    sides: tuple[Made | Sum | None, ...]
+
+    def terms(self) -> tuple[Made | None, ...]:
+        """What it is the sum of in the end."""
+        return tuple(term for side in self.sides for term in (side.terms() if isinstance(side, Sum) else (side,)))
+
+
 class Run(TorchFunctionMode):
     """Follows a forward pass inside it: whose numbers a function takes tells which module it is the work of."""
 
@@ -53,12 +70,17 @@ class Run(TorchFunctionMode):
                     self.numbers.append(number)
                     self.owners.setdefault(id(number), []).append(module)
         self.made: dict[int, Made] = {}
+        self.sums: dict[int, Sum] = {}  # of what layers made and what is never negative; without sides, the latter
         self.calls: dict[nn.Module, list[Made]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         read = [made for x in _tensors((args, kwargs)) if (made := self.maker(x)) is not None]
+        name, given = func.__name__.strip("_"), [x for x in args if isinstance(x, Tensor)]
+        sides = tuple(self._side(x) for x in given)
         out = func(*args, **kwargs)
+        if isinstance(out, Tensor):
+            self._add(name, out, given, sides, kwargs)
         if next(_tensors(out), None) is not None or func.__name__ in VALUES:
             for made in read:
                 made.readers.append(func.__name__.strip("_"))
@@ -69,6 +91,25 @@ class Run(TorchFunctionMode):
             numbers = [*args[3:4], *args[1:2], kwargs.get("weight"), kwargs.get("running_mean")]
             self._note(out, numbers, read[0] if read else None)
         return out
+
+    def sum_at(self, x: Tensor) -> Sum | None:
+        """The sum that x is, unless it was changed in place since."""
+        found = self.sums.get(id(x))
+        return found if found is not None and found.version == version_of(x) else None
+
+    def _side(self, x: Tensor) -> Made | Sum | str:
+        return self.maker(x) or self.sum_at(x) or "unknown"
+
+    def _add(self, name: str, out: Tensor, given: list[Tensor], sides: tuple[Any, ...], kwargs: Any) -> None:
+        """Note a sum of what layers made and of what is never negative, or what is never negative by itself."""
+        positive = [isinstance(side, Sum) and not side.terms() for side in sides]
+        kept = bool(positive) and positive[0] and ("pool" in name or (name in KEEP_SIGN and not kwargs.get("value")))
+        adds = name in ADDS and len(sides) == 2 and "unknown" not in sides and "alpha" not in kwargs
+        if name in NEVER_NEGATIVE or kept:
+            self.sums[id(out)] = Sum(out, version_of(out), ())
+        elif adds and all(x.shape == out.shape for x in given):
+            terms = tuple(side if isinstance(side, Made) or side.terms() else None for side in sides)
+            self.sums[id(out)] = Sum(out, version_of(out), () if all(positive) else terms)
 
     def _note(self, out: Tensor, numbers: list[Tensor | None], source: Made | None) -> None:
         """A layer or norm made `out`; its numbers tell which."""
