@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from documents import DOCS, blocks
 
 from alive import registry
 from alive.errors import AliveError, expect_one_of
@@ -156,6 +157,41 @@ def test_names_are_known_before_anything_is_imported(plug_in, tmp_path):
 # Registries by themselves.
 
 
+SIX = """
+import io, json, torch, alive
+from contextlib import redirect_stdout
+from pathlib import Path
+from alive.cures import code
+from alive.penalties import attached
+from alive_papers import study
+import own
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), own.Hat(), torch.nn.Linear(2, 1))
+Path("d.pairs").write_text("0.1|0.2|0\\n1|2|1\\n")
+found = alive.census(model, "d.pairs")
+print(found.layers[0].activation.name, found.points.total, any(each.rule == "THIN001" for each in found.findings))
+with attached("small", model, weight=2.0) as keep:
+    print(torch.isclose(keep.penalty(), 2 * sum(part.square().sum() for part in model.parameters())).item())
+print(*code("damped"))
+(part,) = study.reproduce(["Own-Tiny"], seeds=1, scale="quick", architecture="dense", path=Path("own.sqlite"))
+print([row.member.method for row in part.rows])
+"""
+
+
+def test_the_smallest_of_each_in_the_documents_makes_a_package(tmp_path):
+    page = (DOCS / "extending.md").read_text().partition("## The smallest of each")[2].partition("## How many files")[0]
+    shown = [each for each in blocks(DOCS / "extending.md") if each.code in page]
+    own = [each.code for each in shown if each.language == "python"]
+    (points,) = [each.code for each in shown if each.language == "toml"]
+    site = tmp_path / "site"
+    package(site, "own", "", "\n".join(own))
+    entry = points.replace('[project.entry-points."', "[").replace('"]', "]").replace('"', "")
+    (site / "own-1.dist-info" / "entry_points.txt").write_text(entry)
+    printed = run(site, SIX, tmp_path).splitlines()
+    assert printed[:2] == ["hat 2 True", "True"]
+    assert printed[2] == "torch.nn.utils.clip_grad_value_(model.parameters(), 0.01)  # in each step"
+    assert printed[-1] == "['plain', 'small']"
+
+
 def package(folder: Path, name: str, points: str, module: str = "") -> None:
     """Install a package by hand: its metadata, its entry points, its module."""
     info = folder / f"{name}-1.dist-info"
@@ -205,6 +241,15 @@ def test_a_broken_package_gets_one_sentence_that_names_it(site, module, said):
             known["bad"]
         assert error.value.cause == f"the package ruined adds the test 'bad', which cannot be loaded: {said}"
         assert error.value.cure == "Repair it, or: pip uninstall ruined"
+
+
+def test_a_fault_in_the_code_of_a_package_names_it(site):
+    package(site, "ruined", "bad = ruined:THING", "def THING():\n    return 1 / 0")
+    sys.modules.pop("ruined", None)
+    with pytest.raises(ZeroDivisionError) as error:
+        Registry("alive.tests", "test", {})["bad"]()
+    assert registry.package_at_fault(error.value) == "ruined"
+    assert registry.package_at_fault(ZeroDivisionError()) == ""
 
 
 def test_listings_leave_out_what_is_broken_and_warn_once(site):

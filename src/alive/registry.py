@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from traceback import walk_tb
 from typing import Any, TypeVar, cast
 
 from .errors import AliveError
@@ -110,6 +111,16 @@ class Registry(Mapping[str, T]):
 def added(group: str) -> tuple[str, ...]:
     """The names that installed packages add to a group; nothing is imported."""
     return tuple(_added(group))
+
+
+def package_at_fault(error: BaseException) -> str:
+    """The package that adds to alive and in whose code an error arose; empty where none has to do with it."""
+    known = _entry_points()
+    added = [point for group in known.groups if group.startswith("alive.") for point in known.select(group=group)]
+    packages = {point.module.split(".")[0]: _package(point) for point in added}
+    frames = (frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__))
+    found = [packages[top] for top in (name.split(".")[0] for name in frames) if top in packages]
+    return next((each for each in found if each != "alive-papers"), "")
 
 
 def _loaded(point: EntryPoint, what: str) -> Any:

@@ -20,7 +20,7 @@ from .._version import __version__
 from ..errors import AliveError
 from ..files import FULL
 from ..interrupts import code, word
-from ..registry import Registry
+from ..registry import Registry, package_at_fault
 from .words import fail
 
 app = typer.Typer(
@@ -121,6 +121,8 @@ def _unforeseen(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}, line {frame.lineno}"
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    if package := package_at_fault(error):
+        return f"the package {package} failed with {what} ({where}). Repair it, or: pip uninstall {package}"
     return f"alive itself failed with {what} ({where}). Please report it; {TRACEBACK}=1 shows where it came from."
 
 
