@@ -153,6 +153,16 @@ def test_the_readme_leads_to_the_site_and_its_pages():
     )
 
 
+def test_the_first_screen_of_the_readme_shows_what_its_command_prints(alive):
+    """As it is cut there, at "..."; on lines of whatever width."""
+    screen = next(each for each in blocks(ROOT / "README.md") if each.language == "text")
+    printed = " ".join(alive("census", "50x4", "--gradient")[1].split())
+    parts = [" ".join(part.split()) for part in re.split(r"\.\.\.|\n", screen.code) if part.strip()]
+    assert len(parts) >= 4
+    assert [part for part in parts if part not in printed] == []
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
 def test_the_citation_is_of_this_version_and_names_the_papers():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert cited["version"] == alive.__version__

@@ -166,6 +166,8 @@ def test_the_pictures_name_network_data_seed_and_methods(rows, tmp_path, monkeyp
 
     monkeypatch.setattr("alive_papers.report.moons.save_figure", keep)
     demo.write(rows, tmp_path)
+    short = drawn.pop("in-short.svg")
+    assert {"plain ReLU", "with the penalty", "mirrored start", "dead points"} <= set(short)
     assert set(drawn) == {"decision-maps.png", "alive-over-time.png"}
     for words in drawn.values():
         said = "\n".join(words)

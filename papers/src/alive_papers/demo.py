@@ -15,7 +15,7 @@ from alive.files import expect_writable, write_atomically
 from .experiments import Measured, Row
 from .experiments.measure import mean
 from .experiments.p001_separation.fifty import DEMO, PUBLISHED, above_chance
-from .report.moons import NOTES, decisions, lives
+from .report.moons import NOTES, decisions, in_short, lives
 
 NUMBERS = "results.json"
 OPENING, A_SECOND = 10, 20  # seconds to load and draw; networks trained a second on two cores
@@ -116,15 +116,15 @@ def _shown(value: Measured | None, digits: int) -> str:
 
 def write(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Write the pictures (of the first seed) and all numbers; returns the files."""
-    files = [folder / "decision-maps.png", folder / "alive-over-time.png", folder / NUMBERS]
-    decisions(rows, files[0])
-    lives(rows, files[1])
+    pictures = {"decision-maps.png": decisions, "alive-over-time.png": lives, "in-short.svg": in_short}
+    for name, draw in pictures.items():
+        draw(rows, folder / name)
     numbers = {
         "summaries": [asdict(summary) for summary in summarise(rows)],
         "networks": [_numbers(row) for row in rows],
     }
-    write_atomically(files[2], json.dumps(numbers, indent=2).encode())
-    return files
+    write_atomically(folder / NUMBERS, json.dumps(numbers, indent=2).encode())
+    return [*(folder / name for name in pictures), folder / NUMBERS]
 
 
 def _numbers(row: Row) -> dict[str, object]:

@@ -98,6 +98,27 @@ def lives(rows: Sequence[Row], path: Path) -> None:
     save_figure(figure, path, bottom=below + 0.05)
 
 
+def in_short(rows: Sequence[Row], path: Path) -> None:
+    """Three of them in a row: plain, with the penalty, and from the mirrored start; large enough for a narrow page."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    names = {"ReLU": "plain ReLU", "Sep-UP": "with the penalty", "ReLU, mirrored": "mirrored start"}
+    rows = [row for name in names for row in first_seed(rows) if row.cell.label == name]
+    with rc_context({"font.size": 13}):
+        figure = Figure(figsize=(8.3, 3.6))
+        axes = figure.subplots(1, len(names), sharey=True)
+        for row, axis in zip(rows, axes, strict=True):
+            _draw_life(axis, row)
+            axis.set_title(names[row.cell.label], fontsize=14)
+            axis.set_xlabel("epoch")
+            axis.set_xticks([0, 500])
+        axes[0].set_yticks([0, 0.5, 1], ["0", "50 %", "100 %"])
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="lower center", ncols=2, frameon=False, columnspacing=1.2)
+        save_figure(figure, path, bottom=0.16)
+
+
 def _draw_life(axis: Axes, row: Row) -> None:
     """The shares of dead and linear units, dead points and right answers, over epochs."""
     epochs, units = row.trace["epoch"], row.member.depth * row.member.width
