@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from . import load as load
     from . import nn as nn
     from . import penalties as penalties
+    from . import proof as proof
     from . import race as race
     from . import render as render
     from . import surgery as surgery
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .history import watch
     from .nn import Standardise, initialise_, with_batch_norm
     from .penalties import Jumpstart, Schedule, VANController
+    from .proof import check_cure
     from .race import cure
     from .surgery import fold, load_shrunk, phase_out, revive, save_shrunk, shrink, to_farkas, to_onnx, with_skips
     from .taps import Declared, Output, Selects, Taps
@@ -54,6 +56,7 @@ __all__ = [
     "__version__",
     "census",
     "certify",
+    "check_cure",
     "cure",
     "dormancy",
     "fold",

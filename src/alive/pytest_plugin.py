@@ -1,11 +1,11 @@
-"""`pytest --alive=mine:make_model`: a test for every rule that a model may break.
+"""`pytest --alive=mine:make_model`: a test for every rule that a model may break; and a fixture, `check_cure`.
 
-Installed with alive, and asleep unless that option is given: then alone is torch imported.
+Installed with alive, and asleep unless that option is given or the fixture is used: then alone is torch imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,21 @@ def _items(session: pytest.Session, config: pytest.Config, models: list[str]) ->
             title = RULES[each.text].title if each.text in RULES else each.text
             name = f"alive::{model}::{title}"
             yield AliveItem.from_parent(session, name=name, nodeid=name, subject=subject, condition=each)
+
+
+@pytest.fixture
+def check_cure() -> Callable[..., Any]:
+    """`alive.check_cure`, which fails the test where it finds a fault."""
+
+    def checked(*args: Any, **options: Any) -> Any:
+        from .proof import check_cure
+
+        found = check_cure(*args, **options)
+        if found.faults:
+            pytest.fail(str(found), pytrace=False)
+        return found
+
+    return checked
 
 
 class Subject:

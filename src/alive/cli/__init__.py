@@ -33,7 +33,7 @@ app = typer.Typer(
 OWN = {
     name: f"alive.cli.{name}:{name}" for name in ("census", "preflight", "cure", "train", "watch", "shrink", "rules")
 }
-OWN["schema"] = "alive.cli.rules:schema"
+OWN |= {"schema": "alive.cli.rules:schema", "check-cure": "alive.cli.check_cure:check_cure"}
 COMMANDS: Registry[Callable[..., Any] | typer.Typer] = Registry("alive.commands", "command", OWN)
 LABORATORY = ("bench", "clinic", "data", "demo", "export", "lab", "report", "reproduce")
 
