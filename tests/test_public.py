@@ -16,7 +16,7 @@ from alive.functional import Separation
 
 ROOMS = (
     *("cures", "data", "diagnosis", "findings", "forecast", "functional", "history", "load", "nn"),
-    *("penalties", "race", "render", "surgery", "taps", "theory", "train"),
+    *("penalties", "proof", "race", "render", "surgery", "taps", "theory", "train"),
 )
 
 
