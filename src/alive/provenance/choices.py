@@ -17,7 +17,6 @@ from torch import Tensor
 from .looked_up import (
     WEIGHTED,
     fills_zero,
-    has_units,
     is_beside,
     is_ids,
     others_are_zero,
@@ -27,7 +26,7 @@ from .looked_up import (
     told_axes,
 )
 from .op import Op
-from .owners import Owners, shares_units, varying
+from .owners import Owners, has_names, shares_units, varying
 
 VALUES, LOOKS_UP, SENDS, READ, WEIGHS = "values", "looks up", "sends", "read", "weighs"
 ODD = "odd"  # looks up in a table of another size
@@ -368,7 +367,7 @@ class Choices:
                 rows = self._that(LOOKS_UP) & self._values()  # the looked-up rows, each times its value
                 self._note(o.choice & rows, VALUES)
                 self._note(o.choice & ~rows, SUMS)
-            elif has_units(o):
+            elif has_names(o.unit):
                 self._note(o.choice, WEIGHS)
                 self._ask(o.choice, op, others)
                 self._decode(o.choice, t)

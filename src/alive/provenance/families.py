@@ -14,7 +14,7 @@ from ..torch_private import storage_id
 from .copies import ranked, signatures
 from .memo import Memo
 from .op import Op
-from .owners import INPUTS, LOST, NONE, compact, refined
+from .owners import INPUTS, NONE, compact, names_of, refined
 
 KEEPS = frozenset(
     [
@@ -339,8 +339,8 @@ class Families:
 
     def last(self, unit: Tensor) -> Family | None:
         """The family of the units of a tensor: the last one, where there are several."""
-        named = unit[(unit >= 0) & (unit != LOST)]
-        return self.of(int(named.max())) if named.numel() else None
+        named = names_of(unit)
+        return self.of(int(named[-1])) if len(named) else None
 
     def are_by_row(self, unit: Tensor) -> bool:
         """Whether each point has some units of its own among these."""

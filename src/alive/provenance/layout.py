@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import fault_of_ours
 from .families import Family
-from .owners import LOST, MANY, NONE, Owners, compact, reduced, varying
+from .owners import LOST, MANY, NONE, Owners, compact, is_lost, reduced, varying
 
 MAJOR, MINOR = "major", "minor"  # in an axis of k·n entries: entry i is of i // k, or of i % n
 SEVERAL, NO_WEIGHTS = "its values belong to several points at once", "no weighted operation made them"
@@ -205,7 +205,7 @@ def _told(owner: Tensor, what: str, count: int = 0) -> tuple[Tensor | None, str]
     """The owners if every entry has one; else why not. A count is how many there are, where the data place them."""
     if not owner.numel():
         return owner, ""
-    if int(owner.max()) == LOST:
+    if is_lost(owner):
         return None, f"{LOST_IS} {what}"
     if int(owner.max()) < 0:
         return (

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .op import Op
-from .owners import LOST, Owners
+from .owners import Owners
 
 WEIGHTED = {"mm", "bmm", "addmm", "baddbmm", "linear", "mv", "addmv", "dot", "convolution", "_grouped_mm"}
 PAIRED = WEIGHTED | {"_cdist_forward", "_euclidean_dist"}  # makes something new of data and a table
@@ -90,11 +90,6 @@ def places_of(indices: Sequence[Tensor | None]) -> Iterator[tuple[int, Tensor | 
         for _ in range(wide):
             yield d, i
             d += 1
-
-
-def has_units(o: Owners) -> bool:
-    """Whether the units of any entry are known."""
-    return bool(((o.unit >= 0) & (o.unit != LOST)).any())
 
 
 def stack_of(op: Op, x: Tensor, bits: int) -> tuple[int, ...]:

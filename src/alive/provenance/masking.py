@@ -10,7 +10,7 @@ from torch import Tensor
 from .families import Families
 from .glimpse import values_of
 from .op import Op
-from .owners import LOST, varying
+from .owners import has_names, varying
 
 WRITES = ("index_put", "_index_put_impl", "_unsafe_index_put")
 
@@ -21,7 +21,7 @@ def masks_units(op: Op, families: Families) -> bool:
         o, m = op.of(z), op.of(mask)
         if z.shape != mask.shape or not (o.data and m.data) or o.choice or m.choice or not z.is_floating_point():
             continue
-        axes = [d for d in varying(o.unit) if bool(((o.unit >= 0) & (o.unit != LOST)).any())]
+        axes = varying(o.unit) if has_names(o.unit) else []
         if axes and _is_mask(mask) and not _is_input(op, mask, families):
             mask = mask.detach()
             if any(bool((mask != mask.narrow(d, 0, 1)).any()) for d in axes):
@@ -83,6 +83,5 @@ def _is_mask(t: Tensor) -> bool:
 
 def _is_input(op: Op, t: Tensor, families: Families) -> bool:
     """Whether it is a table of zeros and ones that came with the batch."""
-    unit = op.of(t).unit
-    named = unit[(unit >= 0) & (unit != LOST)]
-    return bool(named.numel()) and families.of(int(named.max())).made_by == "input"
+    family = families.last(op.of(t).unit)
+    return family is not None and family.made_by == "input"

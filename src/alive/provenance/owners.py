@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import reduce as fold
-from typing import Any, NamedTuple
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -155,7 +156,7 @@ def _inputs(operands: Sequence[Owners]) -> int:
 
 def has_points(o: Owners) -> bool:
     """Whether the point of any entry is known."""
-    return bool(((o.point >= 0) & (o.point != LOST)).any())
+    return has_names(o.point)
 
 
 def shares_units(a: Tensor, b: Tensor) -> bool:
@@ -177,6 +178,25 @@ def squeezed(owner: Tensor) -> Tensor:
     return owner
 
 
+Told = TypeVar("Told")
+
+
+def remembered(tell: Callable[[Tensor], Told]) -> Callable[[Tensor], Told]:
+    """What is told of an owner, which never changes, is told once."""
+    name = f"_alive_{tell.__name__}"
+
+    @wraps(tell)
+    def told(owner: Tensor) -> Told:
+        known = owner.__dict__
+        if name not in known:
+            known[name] = tell(owner)
+        found: Told = known[name]
+        return found
+
+    return told
+
+
+@remembered
 def varying(owner: Tensor) -> list[int]:
     """The axes along which the owner really changes."""
     return [d for d in range(owner.ndim) if varies(owner, d)]
@@ -187,20 +207,42 @@ def varies(owner: Tensor, axis: int) -> bool:
     return owner.shape[axis] > 1 and not torch.equal(owner, owner.narrow(axis, 0, 1).expand_as(owner))
 
 
+@remembered
 def spread(owner: Tensor) -> list[int]:
     """The axes along which several owners lie; entries of nobody do not count."""
-    found = []
-    for d in range(owner.ndim):
-        one = reduced(owner, [d])
-        if one is not owner and bool(((one == MANY) & (owner.amax(d, keepdim=True) != MANY)).any()):
-            found.append(d)
-    return found
+    return [d for d, size in enumerate(owner.shape) if size > 1 and _lie_along(owner, d)]
+
+
+def _lie_along(owner: Tensor, axis: int) -> bool:
+    high = owner.amax(axis, keepdim=True)
+    low = torch.where(owner < 0, high, owner).amin(axis, keepdim=True)
+    return bool(((low < high) & (high != LOST)).any())
+
+
+@remembered
+def has_names(owner: Tensor) -> bool:
+    """Whether the owner of any entry is known."""
+    return bool(((owner >= 0) & (owner != LOST)).any())
+
+
+@remembered
+def names_of(owner: Tensor) -> Tensor:
+    """The owners that there are, in order."""
+    names: Tensor = owner[(owner >= 0) & (owner != LOST)].unique()
+    return names
+
+
+@remembered
+def is_lost(owner: Tensor) -> bool:
+    """Whether the owner of some entry is not understood."""
+    return owner.numel() > 0 and int(owner.max()) == LOST
 
 
 def compact(owner: Tensor) -> Tensor:
     """The same with size 1 along every axis on which it does not vary."""
+    axes = varying(owner)
     for axis, size in enumerate(owner.shape):
-        if size > 1 and not varies(owner, axis):
+        if size > 1 and axis not in axes:
             owner = owner.narrow(axis, 0, 1)
     return owner
 

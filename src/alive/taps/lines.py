@@ -35,10 +35,15 @@ def line_of_call(outermost: nn.Module | None, *, inside: bool) -> str:
             inside = False
             if frame.f_locals.get("self") is outermost:
                 return ""
-        elif not inside and not frame.f_code.co_filename.startswith((GENERATED, *SKIPPED)):
+        elif not inside and not _is_skipped(frame.f_code.co_filename):
             return f"{short(frame.f_code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+@lru_cache(maxsize=4096)
+def _is_skipped(file: str) -> bool:
+    return file.startswith((GENERATED, *SKIPPED))
 
 
 def short(file: str) -> str:

@@ -16,7 +16,7 @@ from ..errors import fault_of_ours
 from ..functional.activations import Activation
 from ..provenance import Owners, Tracker, tensors
 from ..provenance.choices import LOOKS_UP, STACKED
-from ..provenance.owners import LOST, MANY, has_points, nobody, shares_units
+from ..provenance.owners import LOST, MANY, has_names, has_points, nobody, shares_units
 from .book import Entry
 from .hooks import idle
 from .kinds import JUMP, Seen
@@ -31,7 +31,6 @@ from .waiting import (
     Waiting,
     apart_of,
     by_axis,
-    has_names,
     has_units,
     is_as_decoded,
     meaning,
@@ -246,7 +245,7 @@ class Selecting:
         assert seen.gate is not None
         scores = seen.gate.scores
         told = owners.data and tracker.owners(seen.z).data and not owners.choice
-        if told and not has_names(owners):
+        if told and not has_names(owners.unit):
             told = False
             if seen.activation is JUMP:
                 layers.miss("mask")

@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..errors import AliveError, expect
 from ..provenance import Layout, Tracker, by_name, count, enter, tensors
-from ..torch_private import FakeTensor, leave
+from ..torch_private import DisableTorchFunction, FakeTensor, leave
 from .batch import Batch, shapes_of
 from .book import Book
 from .closed import Closed
@@ -259,8 +259,11 @@ class Taps:
                 if self._is_own_mode:
                     self._mode.__exit__(None, None, None)
                 self.is_quick = self._is_own_mode = False
-                if not failed:
+                if not failed and torch.compiler.is_compiling():
                     self.layers.finish(output)
+                elif not failed:
+                    with DisableTorchFunction():  # of a batch the mode is still on, and what is asked here is ours
+                        self.layers.finish(output)
             finally:  # nothing of ours stays on torch's stacks
                 if not torch.compiler.is_compiling():
                     self._let_go()

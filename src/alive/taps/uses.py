@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..provenance import Layout, Owners
-from ..provenance.owners import LOST
+from ..provenance.owners import names_of
 
 
 class _Use(NamedTuple):
@@ -37,12 +37,12 @@ class Uses:
     ) -> tuple[int, int | None]:
         """Which use of its weights a call is, from 1 on; and the call that began it, if this one brings more points."""
         uses = self._found.setdefault((base, made_by), [])
-        met = _names(owners.point) if layout.known else None
+        met = names_of(owners.point) if layout.known else None
         if met is None or len(met) == points:
             return self.new(base, made_by), None
         if not len(met):  # an expert that no point was sent to
             return 1, None
-        units = _names(owners.unit)
+        units = names_of(owners.unit)
         for place, use in enumerate(uses):
             if use.units is None or use.points is None or not torch.equal(use.units, units):
                 continue
@@ -52,9 +52,3 @@ class Uses:
                 return place + 1, use.number
         uses.append(_Use(number, units, met))
         return len(uses), None
-
-
-def _names(owner: Tensor) -> Tensor:
-    """The owners that there are."""
-    names: Tensor = owner[(owner >= 0) & (owner != LOST)].unique()
-    return names

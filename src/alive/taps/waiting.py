@@ -19,7 +19,7 @@ from ..provenance.choices import (
     VALUES,
     Decoded,
 )
-from ..provenance.owners import LOST, shares_units, spread, varying
+from ..provenance.owners import LOST, has_names, names_of, shares_units, spread, varying
 from .selections import CODE, DECLARE, EXPERT, LATENT, SORTS, Choice, Selection, noun_of
 from .trace import Mark
 
@@ -136,7 +136,7 @@ def apart_of(waiting: Sequence[Waiting], tracker: Tracker) -> set[int]:
         alike.setdefault((each.base, each.choice.size, made_by), []).append(each)
     found = set()
     for calls in alike.values():
-        points = [each.owners.point[(each.owners.point >= 0) & (each.owners.point != LOST)].unique() for each in calls]
+        points = [names_of(each.owners.point) for each in calls]
         if len(calls) > 1 and all(map(len, points)) and len(torch.cat(points).unique()) == sum(map(len, points)):
             found |= {each.bit for each in calls}
     return found
@@ -174,15 +174,10 @@ def taken_of(ranks: tuple[int, ...] | None, choice: Choice) -> Tensor | None:
     return taken.view(shape)
 
 
-def has_names(owners: Owners) -> bool:
-    """Whether the units of any entry are known."""
-    return bool(((owners.unit >= 0) & (owners.unit != LOST)).any())
-
-
 def has_units(owners: Owners, dim: int) -> bool:
     """Whether different units lie along an axis; not those of points, of which each is there once."""
     of_points = dim in varying(owners.point) and not _is_repeated(owners.point, dim)
-    return dim in spread(owners.unit) and has_names(owners) and not of_points
+    return dim in spread(owners.unit) and has_names(owners.unit) and not of_points
 
 
 def by_axis(each: Waiting, table: tuple[int, ...], tracker: Tracker) -> Owners:

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..copies import COPIES
 from ..families import Families
 from ..op import Op, Results
-from ..owners import INPUTS, LOST, Owners, aligned, joined, nobody, refined, varying
+from ..owners import INPUTS, LOST, Owners, aligned, has_names, is_lost, joined, nobody, refined, varying
 from .rule import WEIGHTED, Rule, both
 
 ADDS = {"add", "sub", "rsub"}
@@ -42,8 +42,7 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
         if not o.data:
             unit = families.refined(unit, aligned(o.unit, ndim))
     more: dict[str, Any] = {}
-    is_lost = point.numel() and int(point.max()) == LOST
-    unsure = bool(is_lost or any(o.is_outside for o in data))
+    unsure = is_lost(point) or any(o.is_outside for o in data)
     constants = [(t, op.of(t)) for t in operands if not op.of(t).data]
     few = unsure or any(o.moved for o in data)
     if any(_meets_each(t, own, point, unit, families.points, unsure=few) for t, own in constants):
@@ -52,8 +51,7 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
     if op.name.rstrip("_") in ("rsub", *ADDS) and any(_is_number(op[name]) for name in ("self", "other")):
         more["pure"] = False  # a margin, as in 1 - u
     rows = families.points if unsure else None
-    is_known = unit.numel() and int(unit.max()) != LOST
-    axis = _spread_along(op, operands, point, unit, rows) if is_known else None
+    axis = None if is_lost(unit) or not unit.numel() else _spread_along(op, operands, point, unit, rows)
     contracts = op.name == "mul" and families.contracts and any(o.weight for o in owners)
     if contracts or axis is not None:
         alike = unsure and any(_varies(t, axis) for t in operands if op.of(t).data) if axis is not None else False
@@ -63,13 +61,13 @@ def summed(op: Op, operands: Sequence[Tensor], ndim: int, families: Families) ->
             more["why"] = "copies of a value are changed by numbers of their own"
         elif own is not None:
             more |= WEIGHTED
-    if is_lost:
+    if is_lost(point):
         more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different points meet in one sum")
-    elif unit.numel() and int(unit.max()) == LOST:
+    elif is_lost(unit):
         more.setdefault("why", next((o.why for o in data if o.why), "") or "values of different units meet in one sum")
     if op.name in COMPARES:  # a mask holds no units, so none were picked into it, and none can be lost
         more["picked"] = False
-        unit = nobody(ndim) if unit.numel() and int(unit.max()) == LOST else unit
+        unit = nobody(ndim) if is_lost(unit) else unit
     return op.made(point, unit, *data, **more)
 
 
@@ -167,7 +165,7 @@ def normalised(axis: int) -> Rule:
         x = next(op.tensors())
         o = op.of(x)
         weight = op["weight"]
-        if o.data and weight is not None and x.ndim > 1 and not bool(((o.unit >= 0) & (o.unit != LOST)).any()):
+        if o.data and weight is not None and x.ndim > 1 and not has_names(o.unit):
             at = axis % x.ndim
             if weight.numel() == x.shape[at] and axis not in varying(o.point):
                 o = o._replace(unit=families.fresh(op, weight, x.shape[at], x.ndim, at))
@@ -184,7 +182,7 @@ def gated(op: Op, families: Families) -> Results:
     first = both(o, lambda owner: _half(owner, dim, x.shape[dim], 0))
     second = both(o, lambda owner: _half(owner, dim, x.shape[dim], 1))
     unit = refined(second.unit, first.unit)
-    return first._replace(point=joined(first.point, second.point), unit=unit if int(unit.max()) == LOST else first.unit)
+    return first._replace(point=joined(first.point, second.point), unit=unit if is_lost(unit) else first.unit)
 
 
 def _half(owner: Tensor, dim: int, size: int, which: int) -> Tensor:

@@ -10,7 +10,20 @@ from torch import Tensor
 from ...torch_private import packed_rows, padded_rows, storage_id
 from ..families import Families, Runs
 from ..op import Op, Results
-from ..owners import LOST, NONE, Owners, compact, nobody, reduced, regrouped, squeezed, together, varying
+from ..owners import (
+    LOST,
+    NONE,
+    Owners,
+    compact,
+    is_lost,
+    names_of,
+    nobody,
+    reduced,
+    regrouped,
+    squeezed,
+    together,
+    varying,
+)
 from .rule import both
 from .sums import counted
 
@@ -93,7 +106,7 @@ def told_apart(op: Op, result: Owners, families: Families) -> Owners:
     before = op.of(next(op.tensors())).unit
     unit = compact(result.unit)
     axes = varying(unit)
-    if not axes or int(unit.max()) == LOST or bool((unit < 0).any()):
+    if not axes or is_lost(unit) or bool((unit < 0).any()):
         return result._replace(unit=unit)
     if unit.numel() == len(unit.unique()) or before.numel() != len(before.unique()):
         return result._replace(unit=unit)
@@ -131,7 +144,7 @@ def _units_of(parts: Sequence[Tensor], owners: Sequence[Owners], dim: int, famil
     more, as in cat([z, -z]); of other points, or parts of one tensor, they are the same.
     """
     units, points = [o.unit for o in owners], [o.point for o in owners]
-    named = [_names(unit) for unit in units]
+    named = [names_of(unit) for unit in units]
     if len(parts) > 2 and not any(dim in varying(unit) for unit in units) and families.is_recurrence(units):
         return [units[-1]] * len(units)
     if not _overlap(named):
@@ -139,18 +152,12 @@ def _units_of(parts: Sequence[Tensor], owners: Sequence[Owners], dim: int, famil
         return _renamed(units, named, families) if len(kin) > 1 else units
     if not any(dim in varying(unit) for unit in units) or len(set(map(storage_id, parts))) == 1:
         return units
-    rows = [_names(point) for point in points]
+    rows = [names_of(point) for point in points]
     if all(map(len, rows)) and not _overlap(rows):
         return units
     if all(torch.equal(x, own[0]) for own in (named, rows) for x in own):
         return _renamed(units, named, families)
     return None
-
-
-def _names(owner: Tensor) -> Tensor:
-    """The owners that there are."""
-    names: Tensor = owner[(owner >= 0) & (owner != LOST)].unique()
-    return names
 
 
 def _overlap(named: Sequence[Tensor]) -> bool:

@@ -230,15 +230,20 @@ def _into_rows(own: Tensor, given: Tensor, dim: int, index: Tensor, size: int, a
     shape = [max(n, m) for n, m in zip(own.shape, given.shape, strict=True)]
     base = own.expand([*shape[:dim], size, *shape[dim + 1 :]]).clone()
     given = given.expand([*shape[:dim], len(index), *shape[dim + 1 :]])
-    if adds and len(index.unique()) < len(index):
+    if adds and int(index.bincount(minlength=size).max()) > 1:
         return _added(
             base, given, dim, index.view([-1 if d == dim else 1 for d in range(own.ndim)]).expand(given.shape)
         )
     if adds:
-        old = base.index_select(dim, index)
-        high = torch.maximum(old, given)
-        given = torch.where((old < 0) | (given < 0) | (old == given) | (high == LOST), high, MANY)
+        given = _met(base.index_select(dim, index), given)
     return base.index_copy_(dim, index, given)
+
+
+def _met(a: Tensor, b: Tensor) -> Tensor:
+    """Owner of sums of two, entry by entry: constants give way, and two different owners make a statistic."""
+    high = torch.maximum(a, b)
+    clash = (torch.minimum(a, b) >= 0) & (a != b) & (high != LOST)
+    return high.masked_fill_(clash, MANY)
 
 
 def _added(base: Tensor, given: Tensor, dim: int, where: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..families import Families
 from ..op import Op, Results
-from ..owners import LOST, MANY, Owners, compact, joined, nobody, reduced, varying
+from ..owners import LOST, MANY, Owners, compact, is_lost, joined, nobody, reduced, varying
 from .rule import Rule, both
 
 
@@ -62,7 +62,7 @@ def running(op: Op, families: Families) -> Results:
 def kept_along(op: Op, o: Owners, axes: Sequence[int]) -> Owners:
     """The owners after something that mixes entries along some axes: lost, if different ones meet."""
     point, unit = (one_along(compact(owner), axes) for owner in (o.point, o.unit))
-    mixed = any(owner.numel() and int(owner.max()) == LOST for owner in (point, unit))
+    mixed = is_lost(point) or is_lost(unit)
     return o._replace(point=point, unit=unit, source=None, why=o.why or (f"{op.func} mixes them" if mixed else ""))
 
 
