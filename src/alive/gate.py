@@ -48,14 +48,14 @@ class Allowance:
         if self.taken > self.limit:
             more = f"If you trust it, say how much it may take: {SETTING}={-(-self.taken * 5 // 4 // 10**9)}GB"
             raise AliveError(
-                f"{self.path} opens to {_said(self.taken)} or more{inside}, where {_said(self.limit)} are expected",
+                f"{self.path} opens to {_size(self.taken)} or more{inside}, where {_size(self.limit)} are expected",
                 more if self.taken < SPARE * free() else "So much is not free here: give a smaller file",
             )
         if self.taken > self._looked + FREE // 10:  # to look takes longer than to count
             self._looked = self.taken
             if self.taken > SPARE * free():
                 raise AliveError(
-                    f"{self.path} takes {_said(self.taken)} of memory{inside}, and less is free", "Free some"
+                    f"{self.path} takes {_size(self.taken)} of memory{inside}, and less is free", "Free some"
                 )
 
     def shape(self, sizes: Iterable[int], itemsize: int, what: str = "") -> None:
@@ -224,7 +224,7 @@ def _product(sizes: Iterable[int]) -> int:
     return total
 
 
-def _said(count: float) -> str:
+def _size(count: float) -> str:
     """Bytes in words.
 
     >>> _said(2_500_000), _said(3 * 10**12)

@@ -51,7 +51,7 @@ class Interrupts:
             atexit.register(signal.signal, number, signal.SIG_IGN)
         if ours and hasattr(os, "register_at_fork"):
             self._watch()
-            os.register_at_fork(after_in_child=_forked)
+            os.register_at_fork(after_in_child=_forget_in_child)
 
     def work(self) -> None:
         """All is loaded: from now on a press interrupts, before it just ends the program."""
@@ -100,7 +100,7 @@ class Interrupts:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _forked() -> None:
+def _forget_in_child() -> None:
     """In a forked process: its parent ends it by SIGTERM, and hears of its own signals alone."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

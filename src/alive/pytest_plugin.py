@@ -98,10 +98,10 @@ class Subject:
     def known(self) -> tuple[Census, tuple[Place, ...]]:
         """The census, and its findings."""
         if self._known is None:
-            self._known = self._taken()
+            self._known = self._count()
         return self._known
 
-    def _taken(self) -> tuple[Census, tuple[Place, ...]]:
+    def _count(self) -> tuple[Census, tuple[Place, ...]]:
         from . import diagnosis
         from .cli import sources
         from .cli.own import Typed

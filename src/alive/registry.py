@@ -72,16 +72,16 @@ class Registry(Mapping[str, T]):
 
     def values(self) -> ValuesView[T]:
         """All things that can be loaded."""
-        return self._working().values()
+        return self._load_all().values()
 
     def items(self) -> ItemsView[str, T]:
         """All things that can be loaded, and their names."""
-        return self._working().items()
+        return self._load_all().items()
 
     def __repr__(self) -> str:
         return f"Registry({self._group!r}, {list(self)})"
 
-    def _working(self) -> dict[str, T]:
+    def _load_all(self) -> dict[str, T]:
         """All that can be loaded; of what cannot, one warning."""
         for name in self:
             if name not in self._refused:
@@ -98,7 +98,7 @@ class Registry(Mapping[str, T]):
             if len(found) > 1:
                 packages = " and ".join(_package(point) for point in found)
                 raise AliveError(f"{packages} both add the {self._what} {name!r}", "Uninstall one of them")
-            thing = _loaded(found[0], self._what)
+            thing = _import(found[0], self._what)
             fault = self._fault(name, thing)
             if fault:
                 raise AliveError(f"the package {_package(found[0])} adds the {self._what} {name!r}, and {fault}")
@@ -123,7 +123,7 @@ def package_at_fault(error: BaseException) -> str:
     return next((each for each in found if each != "alive-papers"), "")
 
 
-def _loaded(point: EntryPoint, what: str) -> Any:
+def _import(point: EntryPoint, what: str) -> Any:
     try:
         return point.load()
     except Exception as error:  # whatever a stranger's import may raise

@@ -25,10 +25,10 @@ def shown(text: str) -> str:
     >>> shown("layer\\x1b[2J")
     'layer\\\\x1b[2J'
     """
-    return CONTROLS.sub(lambda found: _written(ord(found[0])), text)
+    return CONTROLS.sub(lambda found: _escape(ord(found[0])), text)
 
 
-def _written(code: int) -> str:
+def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x7F else f"\\u{code:04x}"  # as JSON may have it, which writes the first itself
 
 

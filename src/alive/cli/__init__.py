@@ -38,7 +38,7 @@ COMMANDS: Registry[Callable[..., Any] | typer.Typer] = Registry("alive.commands"
 LABORATORY = ("bench", "clinic", "data", "demo", "export", "lab", "report", "reproduce")
 
 
-def _refused(error: AliveError) -> Callable[[], None]:
+def _refuse(error: AliveError) -> Callable[[], None]:
     """In the place of a command that cannot be loaded."""
 
     def refused() -> None:
@@ -53,7 +53,7 @@ def _add(name: str) -> None:
     try:
         command = COMMANDS[name]
     except AliveError as error:
-        command = _refused(error)
+        command = _refuse(error)
     if isinstance(command, typer.Typer):
         app.add_typer(command, name=name)
     else:
@@ -71,7 +71,7 @@ def main() -> None:
         with suppress(OSError):
             sys.stdout.reconfigure(errors="replace")  # a locale may lack some of our characters
     try:
-        _completing_here()
+        _expect_known_shell()
         left = app(prog_name="alive", standalone_mode=False)
         if sys.stdout is not None:  # it may be closed
             sys.stdout.flush()
@@ -80,7 +80,7 @@ def main() -> None:
     except AliveError as error:
         fail(str(error), 2)
     except USAGE as error:
-        _misused(error)
+        _fail_on_usage(error)
     except KeyboardInterrupt:
         fail(word(), code())
     except BrokenPipeError:
@@ -129,7 +129,7 @@ def _unforeseen(error: Exception) -> str:
 COMPLETION, SHELLS = ("--show-completion", "--install-completion"), ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
-def _completing_here() -> None:
+def _expect_known_shell() -> None:
     """Refuse completion in a shell that has none, as `sh`; typer would exit with 1, which is for limits."""
     if sys.argv[1:2] not in ([option] for option in COMPLETION):
         return
@@ -147,7 +147,7 @@ def _completing_here() -> None:
 USAGE: type[Exception] = typer.BadParameter.__mro__[1]  # UsageError, of click or of typer itself
 
 
-def _misused(error: Any) -> NoReturn:
+def _fail_on_usage(error: Any) -> NoReturn:
     """Say what is wrong with the words of the command; where there were none, its help has been shown already."""
     if not error.format_message():
         raise SystemExit(2)

@@ -68,7 +68,7 @@ def cure(
             batch_size=batch_size,
             points=typed.points,
             cures=cures,
-            store=_kept_in(store),
+            store=_open_store(store),
             jobs=jobs,
             name=typed.model,
             source=opened.source,
@@ -85,7 +85,7 @@ def cure(
         show(found)
 
 
-def _kept_in(store: Path) -> Path | None:
+def _open_store(store: Path) -> Path | None:
     """The store; none where the usual one cannot be written here: the race runs all the same."""
     from ..files import expect_writable
 

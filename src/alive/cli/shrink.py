@@ -55,7 +55,7 @@ def shrink(
         network = opened.model()
         points = opened.batches(network)
         network = materialise(network, points).eval()
-        other, said = _held_out(opened)
+        other, said = _hold_out(opened)
         note((*opened.notes, *said))
         with few_threads(network):
             done = surgery.shrink(network, points, box=ends, held_out=other, time_limit=time_limit, seed=typed.seed)
@@ -78,7 +78,7 @@ def _ends(box: str | None) -> Any:
     return lo, hi
 
 
-def _held_out(opened: Opened) -> tuple[Any, tuple[str, ...]]:
+def _hold_out(opened: Opened) -> tuple[Any, tuple[str, ...]]:
     """The test points, if there are any, and a note on them."""
     try:
         return opened.part("test"), ("held out: the test points",)

@@ -65,7 +65,7 @@ def train(
         shuffle=shuffle,
         seed=typed.seed,
     )
-    planned = _planned(weight, final_weight, schedule)
+    planned = _plan_weight(weight, final_weight, schedule)
     with training.joined() as ranks:
         own, real = loss_of(loss), loss == "mse" or None
         opened = sources.opened(typed, targets=True, real=real)
@@ -112,7 +112,7 @@ def train(
             _say_if_drowned(network, points, task, keep)
 
 
-def _planned(
+def _plan_weight(
     weight: str | None, final_weight: float | None, schedule: str
 ) -> float | Literal["auto"] | Schedule | None:
     """The weight as typed, or its course."""

@@ -62,8 +62,8 @@ class Augment:
         if x.dim() != 4 or x.numel() == 0:
             raise AliveError(f"Augment expects images [N, C, H, W], got {list(x.shape)}", "Keep the image axes apart")
         moves = Moves(*(part.to(x.device) for part in self.draw(len(x), (x.shape[2], x.shape[3]), generator)))
-        x = self._moved(x, moves)
-        return self._cut(x, moves) if self.cutout else x
+        x = self._move(x, moves)
+        return self._blank(x, moves) if self.cutout else x
 
     def draw(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Moves:
         """What becomes of so many images of a height and a width, drawn where the generator lives.
@@ -79,7 +79,7 @@ class Augment:
         top, left = (_whole(length, (count,), generator) - self.cutout // 2 for length in size)
         return Moves(down, right, mirrored, top, left)
 
-    def _moved(self, x: Tensor, moves: Moves) -> Tensor:
+    def _move(self, x: Tensor, moves: Moves) -> Tensor:
         """Crop and flip are one gather: each pixel knows the row and column of the padded image it comes from."""
         count, channels, height, width = x.shape
         padded = F.pad(x, (self.crop,) * 4)
@@ -90,7 +90,7 @@ class Augment:
         index = source.view(count, 1, -1).expand(-1, channels, -1)
         return padded.flatten(2).gather(2, index).view_as(x)
 
-    def _cut(self, x: Tensor, moves: Moves) -> Tensor:
+    def _blank(self, x: Tensor, moves: Moves) -> Tensor:
         """Blank the square of each image."""
         height, width = x.shape[2:]
         inside = self._within(moves.top, height)[:, None, :, None] & self._within(moves.left, width)[:, None, None, :]

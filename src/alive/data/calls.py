@@ -88,7 +88,7 @@ def taken(model: nn.Module, batch: Any) -> Taken:
     if len(batch) in (1, 2) and isinstance(batch[0], Mapping):
         return _by_name(asked, batch[0])._replace(targets=batch[1] if len(batch) == 2 else None)
     if len(batch) in (1, 2) and is_row(batch[0]):
-        return _nested(asked, tuple(batch[0]), batch[1] if len(batch) == 2 else None)
+        return _take_nested(asked, tuple(batch[0]), batch[1] if len(batch) == 2 else None)
     return _by_place(asked, tuple(batch))
 
 
@@ -117,7 +117,7 @@ def _may_be_mask(asked: Asked, batch: tuple[Any, ...]) -> bool:
     return bool(((last == 0) | (last == 1)).all())
 
 
-def _nested(asked: Asked, inputs: tuple[Any, ...], targets: Any) -> Taken:
+def _take_nested(asked: Asked, inputs: tuple[Any, ...], targets: Any) -> Taken:
     """((a, b), y): two inputs where forward() needs two, one that is a tuple where it takes one."""
     if asked.needed <= 1:
         if (asked.needed and 2 <= len(inputs) <= asked.most < inf) or (not asked.needed and len(inputs) > 1):

@@ -65,7 +65,7 @@ def contents(path: str | PathLike[str], *, target: str | None = None) -> Content
         if path.suffix.lower()[1:] in FORMATS.own:
             raise
         raise fault(f"reading {path} with {reader.__module__}", error) from error
-    return found if isinstance(found, Contents) else _sorted(path, found)
+    return found if isinstance(found, Contents) else _sort(path, found)
 
 
 def is_known(path: str | PathLike[str]) -> bool:
@@ -108,7 +108,7 @@ FORMATS: Registry[Callable[..., Any]] = Registry(
 )
 
 
-def _sorted(path: Path, found: Any) -> Contents:
+def _sort(path: Path, found: Any) -> Contents:
     """Training and test set of what was read, by its names."""
     if not isinstance(found, Mapping):
         return Contents(path.stem, found)

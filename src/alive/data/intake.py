@@ -78,7 +78,7 @@ def _read(data: Any, model: nn.Module, point_axis: int | None) -> Batches:
     if isinstance(data, Tensor):
         return columns(data, axis, data.shape[axis] if data.ndim > axis else 0)
     if isinstance(data, Mapping):
-        return _mapping(data, axis, dtype)
+        return _read_mapping(data, axis, dtype)
     if isinstance(data, DataLoader):
         known = data.batch_size and isinstance(data.sampler, SequentialSampler | RandomSampler)
         return loader(data) if known and hasattr(data.dataset, "__len__") else stream(data)
@@ -183,11 +183,11 @@ def _rows(part: Any, model: nn.Module, *, is_input: bool) -> Any:
     columns = {str(name): np.asarray(part[name]) for name in part.columns}
     if len(columns) == 1 and not is_input:
         return _classes(*columns.values())
-    x = _stacked(columns)
+    x = _stack(columns)
     return _ids(x) if _looks_up(model) and is_input else x
 
 
-def _mapping(data: Mapping[str, Any], axis: int, dtype: torch.dtype) -> Batches:
+def _read_mapping(data: Mapping[str, Any], axis: int, dtype: torch.dtype) -> Batches:
     """A whole data set by name, such as a tokeniser gives it."""
     try:
         whole = {key: tensor(part, dtype) if is_array(part) else part for key, part in data.items()}
@@ -271,7 +271,7 @@ def _table(frame: Any) -> Any:
             f"the table has {names}, of which {len(targets)} look like targets",
             "Keep inputs, and one of targets at most",
         )
-    x = _stacked({name: column for name, column in columns.items() if name not in targets})
+    x = _stack({name: column for name, column in columns.items() if name not in targets})
     return (x, _classes(columns[targets[0]])) if targets else x
 
 
@@ -280,7 +280,7 @@ def _classes(column: np.ndarray) -> Any:
     return column if _is_numeric(column) else numbered(column.astype(str))
 
 
-def _stacked(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+def _stack(columns: Mapping[str, np.ndarray]) -> np.ndarray:
     """Columns of numbers, side by side; one of anything else is refused."""
     strange = [name for name, column in columns.items() if not _is_numeric(column)]
     if strange:

@@ -38,8 +38,8 @@ def labelled(
     if isinstance(found, Data):
         return found.as_real() if real else found
     found, model = found if isinstance(found, Contents) else Contents(name or "data", found), model or nn.Identity()
-    name, (x, y) = found.name, _collected(found, model)
-    test_x, test_y = (None, None) if found.test is None else _collected(replace(found, train=found.test), model)
+    name, (x, y) = found.name, _collect(found, model)
+    test_x, test_y = (None, None) if found.test is None else _collect(replace(found, train=found.test), model)
     if y is None and targets:
         raise AliveError(f"{name} has no targets to train on", "Give (x, y): arrays x and y, or a column named y")
     if not targets and (y is None or (test_x is None) != (test_y is None)):
@@ -70,7 +70,7 @@ def _has_test(x: Any, y: Any, test_x: Any, test_y: Any) -> bool:
     return x.shape[:1] == y.shape[:1] and test_x.shape[:1] == test_y.shape[:1] and not follows(x, y)
 
 
-def _collected(found: Contents, model: nn.Module) -> tuple[Any, Any]:
+def _collect(found: Contents, model: nn.Module) -> tuple[Any, Any]:
     """All inputs and all targets; targets are None where there are none."""
     all_parts = [(calls.inputs(batch, model), calls.targets(batch, model)) for batch in read(found, model)]
     if not all_parts:
@@ -79,16 +79,16 @@ def _collected(found: Contents, model: nn.Module) -> tuple[Any, Any]:
     for at, (x, y) in enumerate(all_parts):  # some models take the targets too, for a loss of their own
         if isinstance(x, Mapping):
             all_parts[at] = {key: part for key, part in x.items() if part is not y}, y
-    x = _joined([x for x, _ in all_parts])
-    return x, _joined([as_tensor(y) for _, y in all_parts]) if has_targets else None
+    x = _join([x for x, _ in all_parts])
+    return x, _join([as_tensor(y) for _, y in all_parts]) if has_targets else None
 
 
-def _joined(parts: list[Any]) -> Any:
+def _join(parts: list[Any]) -> Any:
     first = parts[0]
     if isinstance(first, Mapping):
-        return {key: _joined([each[key] for each in parts]) for key in first}
+        return {key: _join([each[key] for each in parts]) for key in first}
     if isinstance(first, list | tuple):
-        return tuple(_joined([each[k] for each in parts]) for k in range(len(first)))
+        return tuple(_join([each[k] for each in parts]) for k in range(len(first)))
     try:
         return torch.cat(parts) if len(parts) > 1 else first
     except (RuntimeError, TypeError) as error:

@@ -100,10 +100,10 @@ def _numbers(path: Path, delimiter: str, skip: int, kept: Sequence[int], names: 
             raise AliveError(f"column {column} of {path} {what} in line {row}", LEAVE_OUT) from None
         ragged = re.search(r"at row (\d+)", str(error))
         where = f" at line {int(ragged[1]) + skip}" if ragged else ""
-        raise _ragged(path, where) from None
+        raise _ragged_fault(path, where) from None
 
 
-def _ragged(path: Path, where: str) -> AliveError:
+def _ragged_fault(path: Path, where: str) -> AliveError:
     return AliveError(
         f"the rows of {path} have different numbers of columns{where}", "Give every row as many as the first has"
     )
@@ -126,7 +126,7 @@ def _texts(path: Path, delimiter: str, skip: int, at: int) -> list[str]:
         try:
             return [row[at] for row in reader if row]
         except IndexError:
-            raise _ragged(path, f" at line {reader.line_num + skip}") from None
+            raise _ragged_fault(path, f" at line {reader.line_num + skip}") from None
 
 
 def from_parquet(path: Path, target: str | None) -> Contents:

@@ -251,7 +251,7 @@ class _Counter(Watcher):
             else:
                 del self.seen[name]
         self.met.update(self.seen)
-        self.seen = dict(zip(self.seen, _brought(self.seen.values()), strict=True))
+        self.seen = dict(zip(self.seen, _bring(self.seen.values()), strict=True))
         paired = self.count(run.taps, given, told)
         inputs = reduce(int.__or__, (seen.tap.inputs for seen in self.seen.values()), 0)
         if not run.taps.book.pairing.open(inputs):
@@ -326,7 +326,7 @@ class _Counter(Watcher):
         return Census(tuple(layers), Tally.of(overall), alive if self.keep_points else None, unseen, given, made)
 
 
-def _brought(layers: Collection[_Seen]) -> Iterator[_Seen]:
+def _bring(layers: Collection[_Seen]) -> Iterator[_Seen]:
     """What was seen, on the CPU: all that is of one device and kind in one transfer, so that a batch waits once."""
     names = ("top", "bottom", "states", "on", "met")
     groups: dict[Any, list[Tensor]] = {}
@@ -348,10 +348,10 @@ def _as_wide(*parts: Census) -> Iterator[Census]:
     for layer in (layer for part in parts for layer in part.layers):
         widths[layer.name] = max(len(layer.top), widths.get(layer.name, 0))
     for part in parts:
-        yield replace(part, layers=tuple(_widened(layer, widths[layer.name]) for layer in part.layers))
+        yield replace(part, layers=tuple(_widen(layer, widths[layer.name]) for layer in part.layers))
 
 
-def _widened(layer: LayerCensus, width: int) -> LayerCensus:
+def _widen(layer: LayerCensus, width: int) -> LayerCensus:
     more = (0, width - len(layer.top))
     if layer.values or not more[1]:
         return layer

@@ -161,7 +161,7 @@ class Dormancy:
     def __str__(self) -> str:
         rows = [
             ("layer", "units", "dormant", "gradient-dormant", "effective rank", "stable rank", "weight norm"),
-            *(tuple(map(_said, list(layer.to_dict().values())[1:8])) for layer in self.layers),
+            *(tuple(map(_in_words, list(layer.to_dict().values())[1:8])) for layer in self.layers),
         ]
         widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
         return "\n".join("  ".join(text.ljust(wide) for text, wide in zip(row, widths, strict=True)) for row in rows)
@@ -203,7 +203,7 @@ def dormancy(
                     output = calls.run(root, batch, number, None, grad=loss is not None)
                 if loss is not None:
                     watcher.go_back(_loss(loss, output, calls.targets(batch, root)))
-                found = Dormancy(tuple(_weighed(root, one) for one in watcher.seen.values()), example)
+                found = Dormancy(tuple(_weigh(root, one) for one in watcher.seen.values()), example)
                 total = found if total is None else total + found
     finally:
         taps.remove()
@@ -272,7 +272,7 @@ def _unfit(h: Tensor | None, layout: Layout) -> str:
     return ""
 
 
-def _weighed(root: nn.Module, layer: LayerDormancy) -> LayerDormancy:
+def _weigh(root: nn.Module, layer: LayerDormancy) -> LayerDormancy:
     """With the norm of the weights that make its units, where these are one module's."""
     try:
         weight = getattr(root.get_submodule(layer.made_by), "weight", None) if layer.made_by else None
@@ -302,5 +302,5 @@ def _at_most(scores: Tensor | None, tau: float) -> Tensor:
     return torch.empty(0, dtype=torch.long) if scores is None else (scores <= tau).nonzero().flatten()
 
 
-def _said(value: Any) -> str:
+def _in_words(value: Any) -> str:
     return "unknown" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -31,7 +31,9 @@ def reduced(z: Tensor, layout: Layout, points: int, activation: Activation) -> R
     """Extremes of units are in at least single precision."""
     place = layout.place
     found = (
-        _on_grid(z, layout, points, activation) if isinstance(place, Grid) else _scattered(z, place, points, activation)
+        _on_grid(z, layout, points, activation)
+        if isinstance(place, Grid)
+        else _of_scattered(z, place, points, activation)
     )
     dtype = torch.promote_types(z.dtype, torch.float32)
     units = None if found.units is None else (found.units[0].to(dtype), found.units[1].to(dtype))
@@ -47,7 +49,7 @@ def _on_grid(z: Tensor, layout: Layout, points: int, activation: Activation) -> 
     return Reduced(*by_unit_and_point(z), count_on(z, activation) if layout.units else None, met)
 
 
-def _scattered(z: Tensor, place: Scattered, points: int, activation: Activation) -> Reduced:
+def _of_scattered(z: Tensor, place: Scattered, points: int, activation: Activation) -> Reduced:
     z = z.to(torch.promote_types(z.dtype, torch.float32))
     groups = ((place.units, place.width), (place.points, points))
     units, rows = (None if group is None else _by_group(z, group.to(z.device), count) for group, count in groups)

@@ -31,13 +31,13 @@ def settle(model: nn.Module, data: Any, *, forward: Callable[[nn.Module, Any], A
     fresh = [module for module in model.modules() if isinstance(module, BatchNorm) and _is_fresh(module)]
     if not fresh:
         return
-    with _learning(fresh), torch.no_grad(), suppress(AliveError):  # a batch of one point has no spread
+    with _let_learn(fresh), torch.no_grad(), suppress(AliveError):  # a batch of one point has no spread
         for number, batch in enumerate(read(data, model)):
             calls.run(model, batch, number, forward)
 
 
 @contextmanager
-def _learning(norms: list[BatchNorm]) -> Iterator[None]:
+def _let_learn(norms: list[BatchNorm]) -> Iterator[None]:
     """These norms alone in training mode, with the mean over all batches for running statistics."""
     was = [(norm, norm.training, norm.momentum) for norm in norms]
     for norm in norms:

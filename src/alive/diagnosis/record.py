@@ -261,7 +261,7 @@ class Census:
     def words(self, layer: LayerCensus) -> tuple[str, ...]:
         """What is wrong with the signal in a layer: bends nothing, merged, vanished, exploded, cut off."""
         found = [BENDS_NOTHING] if layer.bends is False else []
-        if self._merged(layer.signal):
+        if self._has_merged(layer.signal):
             found.append(HAVE_MERGED)
         gradient = layer.signal.gradient
         if layer.signal.cut:
@@ -326,7 +326,7 @@ class Census:
             f"arrives there{further}"
         )
 
-    def _merged(self, signal: Signal) -> bool:
+    def _has_merged(self, signal: Signal) -> bool:
         """Whether points that lay apart at first have become one."""
         spread = signal.spread
         if spread is None:
@@ -339,7 +339,7 @@ class Census:
         number = next(k for k, other in enumerate(self.layers) if other is layer)
         later = [other.signal for other in self.layers[number:] if other.signal.spread is not None]
         later += [self.output] if self.output is not None and self.output.spread is not None else []
-        return layer.signal.spread is not None and all(map(self._merged, later))
+        return layer.signal.spread is not None and all(map(self._has_merged, later))
 
     def _is_shut(self, layer: LayerCensus) -> bool:
         """Whether a gradient of exactly 0 is lost on the way, and not held back by weights that start from zero."""
@@ -398,9 +398,9 @@ class Census:
 
 def together(a: Census, b: Census) -> Census:
     """The two together; a layer that only some batches reach may be missing from either."""
-    b = _renamed(a, b)
+    b = _rename(a, b)
     ours, theirs = ({layer.name: layer for layer in census.layers} for census in (a, b))
-    names = _merged(list(ours), list(theirs))
+    names = _merge(list(ours), list(theirs))
     doubtful = _doubtful(ours, theirs)
     layers = tuple(
         ours[name].plus(theirs[name]) if name in ours and name in theirs else ours.get(name) or theirs[name]
@@ -411,7 +411,7 @@ def together(a: Census, b: Census) -> Census:
     )
     died_at = None
     if a.died_at is not None and b.died_at is not None:
-        died_at = torch.cat([_renumbered(a.died_at, list(ours), names), _renumbered(b.died_at, list(theirs), names)])
+        died_at = torch.cat([_renumber(a.died_at, list(ours), names), _renumber(b.died_at, list(theirs), names)])
     unseen = {unseen.name: unseen for census in (a, b) for unseen in census.unseen}
     given, made = (
         None if ours is None or theirs is None else ours.plus(theirs)
@@ -430,7 +430,7 @@ def _doubtful(ours: Mapping[str, LayerCensus], theirs: Mapping[str, LayerCensus]
     return {layer.name for some in alone for layer in some if _base(layer.name) in strange & bases[0] & bases[1]}
 
 
-def _renamed(a: Census, b: Census) -> Census:
+def _rename(a: Census, b: Census) -> Census:
     """b with its layers called as in a: those made by the same weights are the same, in whatever order they came."""
     ours = {layer.name: layer.made_by for layer in a.layers}
     if all(ours.get(layer.name, layer.made_by) == layer.made_by for layer in b.layers):
@@ -454,7 +454,7 @@ def _base(name: str) -> str:
     return name.rstrip("'").split("#")[0]
 
 
-def _merged(ours: list[str], theirs: list[str]) -> list[str]:
+def _merge(ours: list[str], theirs: list[str]) -> list[str]:
     """All names in order; a name that only one of the two has comes after the same name as there."""
     names, place = list(ours), 0
     for name in theirs if theirs != ours else ():
@@ -464,6 +464,6 @@ def _merged(ours: list[str], theirs: list[str]) -> list[str]:
     return names
 
 
-def _renumbered(died_at: Tensor, old: list[str], new: list[str]) -> Tensor:
+def _renumber(died_at: Tensor, old: list[str], new: list[str]) -> Tensor:
     place = {name: number for number, name in enumerate(new)}
     return torch.tensor([*(place[name] for name in old), ALIVE], dtype=torch.int16)[died_at.long()]

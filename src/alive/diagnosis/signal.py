@@ -130,8 +130,8 @@ class Signal:
             self.square + other.square,
             self.numbers + other.numbers,
             max(self.resolution, other.resolution),
-            _joined(self.features, other.features),
-            _joined(self.units, other.units),
+            _join(self.features, other.features),
+            _join(self.units, other.units),
             together,
             None if self.arrived is None or other.arrived is None else self.arrived + other.arrived,
             self.silent_points + other.silent_points,
@@ -152,7 +152,7 @@ class Signal:
 UNMEASURED = Signal(0, 0.0, 0, 0.0)
 
 
-def _joined(a: Moments | None, b: Moments | None) -> Moments | None:
+def _join(a: Moments | None, b: Moments | None) -> Moments | None:
     return None if a is None or b is None or a.mean.shape != b.mean.shape else a.plus(b)
 
 
@@ -164,7 +164,7 @@ def measured(z: Tensor, layout: Layout, points: int) -> Signal:
     z = z.to(torch.promote_types(z.dtype, torch.float32))
     if not layout.points or points < 1 or not z.numel():
         return Signal(points, _square(z), z.numel(), resolution)
-    rows = _on_grid(z, layout, points) if isinstance(layout.place, Grid) else _scattered(z, layout.place, points)
+    rows = _on_grid(z, layout, points) if isinstance(layout.place, Grid) else _of_scattered(z, layout.place, points)
     if rows is None:
         return Signal(points, _square(z), z.numel(), resolution)
     if not isinstance(layout.place, Grid):
@@ -207,7 +207,7 @@ def _on_grid(z: Tensor, layout: Layout, points: int) -> Tensor:
     return z if axes == (0, 1) else z.movedim(axes, (0, 1))
 
 
-def _scattered(z: Tensor, place: Scattered, points: int) -> Tensor | None:
+def _of_scattered(z: Tensor, place: Scattered, points: int) -> Tensor | None:
     """The mean of each unit for each point [N, C]; None where some point does not meet some unit."""
     if place.points is None or place.units is None or z.numel() < points * place.width:
         return None

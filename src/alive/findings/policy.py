@@ -93,12 +93,12 @@ def policy(*, ignore: Iterable[str] = (), threshold: Iterable[str] = (), fail_on
     >>> policy(ignore=["ALV003,alv004:head"], threshold=["ALV001=5%"]).thresholds["ALV001"]
     Threshold(number=5.0, percent=True)
     """
-    ignored = [_ignored(part) for text in ignore for part in text.split(",") if part.strip()]
+    ignored = [_parse_ignored(part) for text in ignore for part in text.split(",") if part.strip()]
     limits = [_threshold(part) for text in threshold for part in text.split(",") if part.strip()]
     return Policy(tuple(ignored), dict(limits), tuple(fail_on))
 
 
-def _ignored(text: str) -> tuple[str, str]:
+def _parse_ignored(text: str) -> tuple[str, str]:
     name, colon, pattern = text.strip().partition(":")
     return rule(name.strip()).id, pattern.strip() if colon else "*"
 

@@ -114,10 +114,10 @@ def page(rule: Rule) -> str:
 
 ## How to silence it
 
-{_silenced(rule)}"""
+{_how_to_silence(rule)}"""
 
 
-def _silenced(rule: Rule) -> str:
+def _how_to_silence(rule: Rule) -> str:
     if rule.by == "train":
         return (
             "It is said after a run that learned next to nothing, and changes no exit code; a smaller weight ends it.\n"

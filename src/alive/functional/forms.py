@@ -110,7 +110,7 @@ def _of_lines(f: Function, lines: list[_Line]) -> Form | None:
     places = [_bend(f, a, b) for a, b in pairwise(lines)]
     if len(lines) == 2:
         (place, is_joined), (low, high) = places[0], lines
-        return _bent(f, low, high, place, is_joined)
+        return _find_bend(f, low, high, place, is_joined)
     (left, is_left_joined), (right, is_right_joined) = places
     low, middle, high = lines
     if low.slope == high.slope == 0 != middle.slope and is_left_joined and is_right_joined and left <= 0:
@@ -142,7 +142,7 @@ def _last(f: Function, low: float, high: float, holds: Callable[[Tensor, Tensor]
     return next((n for d in range(8) if abs((n := round(low, d)) - low) <= 2 * NAUGHT), low) + 0.0
 
 
-def _bent(f: Function, low: _Line, high: _Line, place: float, joined: bool) -> Form | None:
+def _find_bend(f: Function, low: _Line, high: _Line, place: float, joined: bool) -> Form | None:
     """Two pieces: a ReLU, a leaky one, or z above a threshold."""
     if not high.slope or abs(low.slope) > LEAST * abs(high.slope):
         return None

@@ -41,7 +41,7 @@ def measure(
 ) -> Slacks | Ends:
     """The same; where only the ends are measured here, these, as slacks are better made of many layers at once."""
     way = way_of(z, rule, unit_axis, point_axis, cutoff)
-    return _named(_Slacks.apply(z, way), way) if way.names else {}
+    return _name(_Slacks.apply(z, way), way) if way.names else {}
 
 
 def applies(z: Tensor) -> bool:
@@ -72,10 +72,10 @@ def relu_measure(
     if not way.names:
         return z.relu_() if inplace else z.relu(), {}
     y, *measured = _ReluSlacks.apply(z, way, inplace)
-    return y, _named(measured, way)
+    return y, _name(measured, way)
 
 
-def _named(measured: Sequence[Tensor], way: Way) -> Slacks | Ends:
+def _name(measured: Sequence[Tensor], way: Way) -> Slacks | Ends:
     return Ends(measured[0], way) if way.by_ends else dict(zip(way.names, measured, strict=True))
 
 
@@ -165,11 +165,11 @@ def _measure(z: Tensor, way: Way, y: Tensor | None, needs_grad: bool) -> tuple[l
     if way.by_ends:
         values, places = ends.locate(z, way)
         return [values], None, (places,) if needs_grad else ()
-    s, pull = _compiled(z, way.rule, way.cutoff, needs_grad)
+    s, pull = _by_kernel(z, way.rule, way.cutoff, needs_grad)
     return s, type(pull), pull
 
 
-def _compiled(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:
+def _by_kernel(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:
     """On CPU: torch takes the extremes over the positions, `kernel` does the rest."""
     from .kernel import measure
 

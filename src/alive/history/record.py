@@ -85,7 +85,7 @@ class Moment:
     @classmethod
     def of(cls, step: int, census: Census, numbers: Mapping[str, float | None]) -> Moment:
         """What is kept of a census."""
-        return cls(step, census.points, {layer.name: _seen(layer, census.rare) for layer in census.layers}, numbers)
+        return cls(step, census.points, {layer.name: _see(layer, census.rare) for layer in census.layers}, numbers)
 
     def units(self, letter: str) -> int:
         """How many units of all layers are in a state."""
@@ -161,7 +161,7 @@ class Moment:
         return cls(int(said["step"]), points, layers, numbers)
 
 
-def _seen(layer: LayerCensus, rare: float) -> Seen:
+def _see(layer: LayerCensus, rare: float) -> Seen:
     if layer.values:
         spread, gradient = layer.signal.spread, _finite(layer.signal.gradient)
         return Seen("u" * layer.values, layer.points.dead, spread, gradient, layer.noun)

@@ -33,7 +33,7 @@ class Shown:
         yield Text(f"steps {first.step:,} to {last.step:,}, {len(history.moments)} censuses", style="bold")
         for layer in listed:
             bar = Text().join(_cell(moment.layers.get(layer.name)) for moment in shown)
-            yield Text.assemble(f"{layer.label[:30]:<{names}}  ", bar, f"  {_told(last.layers.get(layer.name))}")
+            yield Text.assemble(f"{layer.label[:30]:<{names}}  ", bar, f"  {_tell(last.layers.get(layer.name))}")
         if last.points.total:
             bar = Text().join(_block(m.points.dead / max(m.points.total, 1), "blue") for m in shown)
             yield Text.assemble(f"{'dead points':<{names}}  ", bar, f"  {last.points.dead} of {last.points.total}")
@@ -78,7 +78,7 @@ def _block(share: float, colour: str) -> Text:
     return Text(BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)], colour)
 
 
-def _told(seen: Seen | None) -> str:
+def _tell(seen: Seen | None) -> str:
     if seen is None:
         return "not reached"
     if seen.count("u"):

@@ -85,7 +85,7 @@ class Watcher:
         with torch.random.fork_rng():
             found = census(self.model, self._probe, **self._options)
         moment = Moment.of(int(step), found, {name: _number(name, value) for name, value in numbers.items()})
-        self.history = self._kept(moment).plus(moment, found)
+        self.history = self._earlier(moment).plus(moment, found)
         self._begun = True
         if self._lock is not None:
             self._lock.expect_mine()
@@ -94,7 +94,7 @@ class Watcher:
             self._log(moment.scalars, moment.step)
         return found
 
-    def _kept(self, moment: Moment) -> History:
+    def _earlier(self, moment: Moment) -> History:
         """The history before a step; of an earlier run, only where it is the same network's."""
         kept = self.history.before(moment.step)
         if self._begun or not kept.moments:

@@ -170,8 +170,8 @@ class Replaced:
                 del vars(self._owner)[self._name]
             else:
                 vars(self._owner)[self._name] = self._before
-        self._change = _unchanged  # whoever still holds us gets the plain method
+        self._change = _as_it_is  # whoever still holds us gets the plain method
 
 
-def _unchanged(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _as_it_is(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return method(*args, **kwargs)

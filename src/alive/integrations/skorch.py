@@ -39,7 +39,7 @@ class AliveCallback(Callback):  # type: ignore[misc]
         if not any(cb is self for _, cb in net.callbacks_):  # taken out before the fit it was called for began
             return fit(*args, **kwargs)
         attachment = Attachment(self.options or {})
-        attachment.load_state_dict(_kept(net))
+        attachment.load_state_dict(_earlier_state(net))
         epochs = kwargs.get("epochs") or (args[2] if len(args) > 2 else None) or net.max_epochs
         whole = _Fit(attachment, begun=len(net.history), epochs=epochs)
         added = Replaced(net, "get_loss", whole.loss_of)
@@ -101,7 +101,7 @@ class _Fit:
         return self.attachment.add(loss) if training else loss
 
 
-def _kept(net: NeuralNet) -> dict[str, Any]:
+def _earlier_state(net: NeuralNet) -> dict[str, Any]:
     """The state that an earlier fit left in the history; empty if there was none."""
     batches = net.history[-1]["batches"] if len(net.history) else []
     return next((row[STATE] for row in reversed(batches) if STATE in row), {})

@@ -32,20 +32,20 @@ class Bounded(TorchDispatchMode):
         kwargs = kwargs or {}
         if not isinstance(call, OPERATOR) or call.is_view:
             return call(*args, **kwargs)
-        self._allowance.take(needed := _needed(call, args, kwargs), str(call))
+        self._allowance.take(needed := _count_bytes(call, args, kwargs), str(call))
         made = call(*args, **kwargs)
         self._allowance.taken -= needed
         for tensor in tree_leaves(made):
             if (size := _bytes(tensor)) and not any(tensor is given for given in tree_leaves([args, kwargs])):
                 self._allowance.taken += size
-                weakref.finalize(tensor, self._freed, size)
+                weakref.finalize(tensor, self._free, size)
         return made
 
-    def _freed(self, size: int) -> None:
+    def _free(self, size: int) -> None:
         self._allowance.taken -= size
 
 
-def _needed(call: Any, args: Any, kwargs: Any) -> int:
+def _count_bytes(call: Any, args: Any, kwargs: Any) -> int:
     """Bytes of what a call gives, from a rehearsal without numbers; 0 where only numbers can tell."""
     try:
         rehearsed = call(*tree_map(_without_numbers, args), **tree_map(_without_numbers, kwargs))

@@ -112,7 +112,7 @@ def _program(archive: Archive) -> fx.GraphModule:
         _enter(reader, archive.tensors, spec, inputs)
     reader.run(whole["graph"])
     results = [result for spec in signature["output_specs"] for result in _results(reader, spec)]
-    graph.output(_nested(_treespec(calls["out_spec"]), iter(results)) if calls else tuple(results))
+    graph.output(_nest(_treespec(calls["out_spec"]), iter(results)) if calls else tuple(results))
     program = fx.GraphModule(root, graph, class_name="Program")
     program.meta[BATCH_SIZE] = _batch_size(whole)
     return program
@@ -161,11 +161,11 @@ def _treespec(text: str) -> Any:
     return json.loads(text)[1]
 
 
-def _nested(spec: Mapping[str, Any], leaves: Iterator[Any]) -> Any:
+def _nest(spec: Mapping[str, Any], leaves: Iterator[Any]) -> Any:
     """Results as they were nested; records of other classes become dicts or tuples."""
     if spec["type"] is None:
         return next(leaves)
-    children = [_nested(child, leaves) for child in spec["children_spec"]]
+    children = [_nest(child, leaves) for child in spec["children_spec"]]
     match spec["type"]:
         case "builtins.dict":
             return dict(zip(json.loads(spec["context"]), children, strict=True))
@@ -247,7 +247,7 @@ class _Reader:
             named = {
                 _name(given["name"]): self.value(given["arg"]) for given in node["inputs"] if given.get("kind") == 2
             }
-            made = self.graph.call_function(*_spelled_out(_function(node["target"]), args, named))
+            made = self.graph.call_function(*_spell_out(_function(node["target"]), args, named))
             self._note(node, made)
 
     def _note(self, node: Mapping[str, Any], made: fx.Node) -> None:
@@ -388,7 +388,7 @@ def _path(path: str) -> str:
     return path
 
 
-def _spelled_out(
+def _spell_out(
     function: Callable[..., Any], args: list[Any], named: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """An operator of aten as the function of torch with the same arguments, where it may be a one-sided activation."""

@@ -129,7 +129,7 @@ class OnnxNetwork(nn.Module):
         with require("a file of ONNX", "alive[export]"):
             runtime = import_module("onnxruntime")
         given = list(self._asked.bind(*args, **(named or {})).arguments.values())
-        ours = self._bounded(given)
+        ours = self._within_bounds(given)
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # it would print what it raises
         try:
@@ -137,7 +137,7 @@ class OnnxNetwork(nn.Module):
             theirs = session.run(list(self.outputs), {n: t.numpy() for n, t in zip(self.inputs, given, strict=True)})
         except Exception as error:
             said = " ".join(str(error).split())[:200]
-            raise AliveError(f"onnxruntime cannot run {self._file} on these data: {said}", self._fitting()) from None
+            raise AliveError(f"onnxruntime cannot run {self._file} on these data: {said}", self._how_to_fit()) from None
         pairs = list(zip(ours if isinstance(ours, tuple) else (ours,), map(torch.from_numpy, theirs), strict=True))
         worst = max(float((a.double() - b.double()).abs().max()) if a.numel() else 0.0 for a, b in pairs)
         scale = max(1.0, *(float(b.double().abs().max()) for _, b in pairs if b.numel()))
@@ -148,7 +148,7 @@ class OnnxNetwork(nn.Module):
             )
         return worst
 
-    def _bounded(self, given: list[Tensor]) -> Any:
+    def _within_bounds(self, given: list[Tensor]) -> Any:
         """The outputs, of which none may be far larger than the file and what it is given."""
         try:
             with Bounded(self._file, given):
@@ -157,9 +157,9 @@ class OnnxNetwork(nn.Module):
             raise
         except Exception as error:
             said = reason(error)[:200]
-            raise AliveError(f"{self._file} cannot be run on these data: {said}", self._fitting()) from None
+            raise AliveError(f"{self._file} cannot be run on these data: {said}", self._how_to_fit()) from None
 
-    def _fitting(self) -> str:
+    def _how_to_fit(self) -> str:
         size = self.batch_size
         return f"Give it {size} points at once: batch_size={size}" if size else "Give data that fit it"
 

@@ -28,7 +28,7 @@ class Op(NamedTuple):
         return self.attributes.get(name, otherwise)
 
 
-def _refused(op: Op, what: str) -> AliveError:
+def _refusal(op: Op, what: str) -> AliveError:
     return AliveError(
         f"{op.kind} with {what} cannot be followed", "Take the census of the model of torch that it was exported from"
     )
@@ -80,21 +80,21 @@ def _pool(op: Op, x: Tensor) -> Tensor:
     strides, dilations = op.get("strides") or [1] * n, op.get("dilations") or [1] * n
     pads = _pads(op, x, kernel, strides, dilations)
     if op.get("ceil_mode", 0) or op.get("storage_order", 0):
-        raise _refused(op, "ceil_mode")
+        raise _refusal(op, "ceil_mode")
     if op.kind == "MaxPool":
         x = F.pad(x, _backwards(pads), value=float("-inf")) if any(pads) else x
         return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[n - 1](x, kernel, strides, 0, dilations)
     if any(pads) and not op.get("count_include_pad", 0):
-        raise _refused(op, "padding that does not count")
+        raise _refusal(op, "padding that does not count")
     if any(step != 1 for step in dilations):
-        raise _refused(op, "dilations")
+        raise _refusal(op, "dilations")
     x = F.pad(x, _backwards(pads)) if any(pads) else x
     return (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[n - 1](x, kernel, strides)
 
 
 def _norm(op: Op, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
     if op.get("training_mode", 0):
-        raise _refused(op, "training_mode")
+        raise _refusal(op, "training_mode")
     return F.batch_norm(x, mean, var, scale, bias, False, 0.0, op.get("epsilon", 1e-5))
 
 
@@ -108,7 +108,7 @@ def _prelu(op: Op, x: Tensor, slope: Tensor) -> Tensor:
         return F.prelu(x, slope.reshape(1))
     if x.ndim > 1 and slope.numel() == x.shape[1] == slope.shape[0] and slope.ndim == x.ndim - 1:
         return F.prelu(x, slope.reshape(-1))
-    raise _refused(op, "a slope at every position")
+    raise _refusal(op, "a slope at every position")
 
 
 def _axes(op: Op, given: Tensor | None) -> list[int] | None:
@@ -151,7 +151,7 @@ def _slice(op: Op, x: Tensor, *ends: Tensor | None) -> Tensor:
     for k, (start, stop) in enumerate(zip(starts, stops, strict=True)):
         axis, step = axes[k] if axes else k, steps[k] if steps else 1
         if step < 0:
-            raise _refused(op, "steps backwards")
+            raise _refusal(op, "steps backwards")
         place = slice(*slice(start, stop, step).indices(x.shape[axis]))  # "to the end" is written as a huge number
         x = x[(slice(None),) * (axis % x.ndim) + (place,)]
     return x
@@ -178,12 +178,12 @@ def _split(op: Op, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]
 
 def _softmax(op: Op, x: Tensor) -> Tensor:
     if op.version < 13:
-        raise _refused(op, "an operator set before 13")
+        raise _refusal(op, "an operator set before 13")
     call = torch.log_softmax if op.kind == "LogSoftmax" else torch.softmax
     return call(x, op.get("axis", -1))
 
 
-def _reduced(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _reduce(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def reduce(op: Op, x: Tensor, axes: Tensor | None = None) -> Tensor:
         found = _axes(op, axes)
         if found is None and op.get("noop_with_empty_axes", 0):
@@ -197,7 +197,7 @@ def _pad(
     op: Op, x: Tensor, pads: Tensor | None = None, value: Tensor | None = None, axes: Tensor | None = None
 ) -> Tensor:
     if axes is not None or op.get("mode", "constant") != "constant":
-        raise _refused(op, "axes, or a mode that is not constant")
+        raise _refusal(op, "axes, or a mode that is not constant")
     given = op.attributes["pads"] if pads is None else [int(n) for n in pads.tolist()]
     n = len(given) // 2
     pairs = [side for k in range(n) for side in (given[k], given[k + n])]
@@ -210,7 +210,7 @@ def _constant(op: Op) -> Tensor:
         if name in op.attributes:
             return torch.tensor(op.attributes[name], dtype=kind)
     if "value" not in op.attributes:
-        raise _refused(op, "a value of another kind")
+        raise _refusal(op, "a value of another kind")
     found: Tensor = op.attributes["value"]
     return found
 
@@ -220,7 +220,7 @@ TYPES = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 10: to
 
 def _cast(op: Op, x: Tensor) -> Tensor:
     if op.attributes["to"] not in TYPES:
-        raise _refused(op, f"type {op.attributes['to']}")
+        raise _refusal(op, f"type {op.attributes['to']}")
     return x.to(TYPES[op.attributes["to"]])
 
 
@@ -229,7 +229,7 @@ SELU = {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875} 
 
 def _selu(op: Op, x: Tensor) -> Tensor:
     if any(abs(op.get(name, own) - own) > 1e-6 for name, own in SELU.items()):
-        raise _refused(op, "constants of its own")
+        raise _refusal(op, "constants of its own")
     return F.selu(x)
 
 
@@ -268,7 +268,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {  # of the node as well
     "Constant": _constant, "Pad": _pad,
     "Shape": lambda op, x: torch.tensor(list(x.shape)[op.get("start", 0) : op.get("end")], dtype=torch.int64),
     "ConstantOfShape": lambda op, shape: op.get("value", torch.zeros(1)).reshape(()).expand(shape.tolist()).clone(),
-    "ReduceMean": _reduced(torch.mean), "ReduceSum": _reduced(torch.sum), "ReduceMax": _reduced(torch.amax),
-    "ReduceMin": _reduced(torch.amin),
-    "ReduceL2": _reduced(lambda x, dim, keepdim: x.square().sum(dim, keepdim).sqrt()),
+    "ReduceMean": _reduce(torch.mean), "ReduceSum": _reduce(torch.sum), "ReduceMax": _reduce(torch.amax),
+    "ReduceMin": _reduce(torch.amin),
+    "ReduceL2": _reduce(lambda x, dim, keepdim: x.square().sum(dim, keepdim).sqrt()),
 }  # fmt: skip

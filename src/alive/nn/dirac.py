@@ -39,7 +39,7 @@ class DiracLinear(nn.Linear):
         plain = nn.utils.skip_init(
             nn.Linear, self.in_features, self.out_features, bias=self.bias is not None, device=self.weight.device
         )
-        return _filled(plain, self)  # type: ignore[return-value]
+        return _fill(plain, self)  # type: ignore[return-value]
 
 
 class DiracConv2d(nn.Conv2d):
@@ -80,7 +80,7 @@ class DiracConv2d(nn.Conv2d):
             bias=self.bias is not None,
             device=self.weight.device,
         )
-        return _filled(plain, self)  # type: ignore[return-value]
+        return _fill(plain, self)  # type: ignore[return-value]
 
 
 Dirac = DiracLinear | DiracConv2d
@@ -97,7 +97,7 @@ def _dirac_weight(layer: Dirac) -> Tensor:
     return layer.a.view(along) * layer.get_buffer("delta") + layer.b.view(along) * direction
 
 
-def _filled(plain: nn.Module, layer: Dirac) -> nn.Module:
+def _fill(plain: nn.Module, layer: Dirac) -> nn.Module:
     """The plain layer with the written-out weight, in the precision and mode of the Dirac layer."""
     plain = plain.to(layer.weight.dtype).train(layer.training)
     plain.get_parameter("weight").copy_(layer.dirac_weight()).requires_grad_(layer.weight.requires_grad)

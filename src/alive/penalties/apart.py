@@ -33,14 +33,14 @@ class Apart:
 
 def joined(tap: Tap, calls: list[Call]) -> Layer:
     """All entries of a layer that is met in several calls, with the point and the unit of each."""
-    placed = [_placed(call) for call in calls]
+    placed = [_place(call) for call in calls]
     z, rows, units = (torch.cat(parts) for parts in zip(*placed, strict=True))
     width = max(call.tap.layout.place.width for call in calls)
     groups = {"P": (rows, calls[0].points), "U": (units, width), "L": (torch.zeros_like(rows), 1)}
     return Layer(tap.name, z, tap.activation.cutoff, tap.layout.points, tap.layout.units, None, groups)
 
 
-def _placed(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+def _place(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     """The entries in a row, and the point and unit of each."""
     z, layout = call.z, call.tap.layout
     place = layout.place

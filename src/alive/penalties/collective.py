@@ -43,7 +43,7 @@ def aggregate(
     by_point = [s["P"] for s in points if "P" in s]
     like = (by_point or [part.ends for part in shared])[0]
     own = torch.cat(by_point) if by_point else like.new_zeros(0)
-    ends, ties, margins, owners = _joined(shared, like)
+    ends, ties, margins, owners = _join(shared, like)
     counts = _row((own.numel(), *(part.values for part in shared)), like.device)
     ends, total, counts = _Across.apply(ends, _power(own, how).sum().view(1), ties, counts, rule.ties, group)
 
@@ -62,7 +62,7 @@ def means(
     squares, sums = (in_order(own, power) for power in (_square_sum, _sum)) if own else [like.new_zeros(0)] * 2
     values = _row(tuple(part.values for part in shared), like.device)
     sizes = _row(tuple(len(s.get("P", ())) for s in points)[: len(squares)], like.device)
-    ends, ties, margins, owners = _joined(shared, like)
+    ends, ties, margins, owners = _join(shared, like)
     counts = torch.cat([values, sizes, sums.double()])
     ends, squares, counts = _Across.apply(ends, squares, ties, counts, rule.ties, group)
 
@@ -97,7 +97,7 @@ def _square_sum(rows: Tensor) -> Tensor:
     return rows.square().sum(1)
 
 
-def _joined(shared: Sequence[Part], like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _join(shared: Sequence[Part], like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Ends, ties and margins [S, G of all layers], and the number of the layer of each group."""
     if not shared:
         nothing = like.new_zeros(1, 0)

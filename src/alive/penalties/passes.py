@@ -187,7 +187,7 @@ class Passes:
 
     def __init__(self) -> None:
         self.kept: tuple[Pass, ...] = ()  # never changed in place: a compiler would let tensors of a transform escape
-        self.run = _unrecorded()  # the one that began last
+        self.run = _pass_of_none()  # the one that began last
         self.idle = self.was_idle = False  # whether passes came that need no record, in eval mode or under no_grad
         self.lost = ""  # why the last one was lost that was
         self.hears = False  # whether the backward of this one concerns us
@@ -199,7 +199,7 @@ class Passes:
 
     def begin(self, *, trains: bool) -> bool:
         """A pass begins; whether to record it."""
-        self.run, self.was_idle, self.hears = _unrecorded(), self.idle, False
+        self.run, self.was_idle, self.hears = _pass_of_none(), self.idle, False
         if _in_backward():  # a checkpointed part, run again
             return False
         self._drop()
@@ -244,12 +244,12 @@ class Passes:
         for node in self.way:
             node.register_prehook(self.run.sent)
         self.run.outputs.extend(outputs)
-        self.run, self.way, self.last = _unrecorded(), (), None
+        self.run, self.way, self.last = _pass_of_none(), (), None
 
     def forget(self) -> None:
         """The pass has failed."""
         self.kept, self.idle = tuple(run for run in self.kept if run is not self.run), self.was_idle
-        self.run, self.way, self.last = _unrecorded(), (), None
+        self.run, self.way, self.last = _pass_of_none(), (), None
 
     def read(self, model: nn.Module) -> tuple[list[Pass], str]:
         """The passes to be read here, which are forgotten, and what is to be told of one that was lost."""
@@ -262,7 +262,7 @@ class Passes:
         self.kept = tuple(run for run in self.kept if run.inside.depth < depth)
         self.idle, self.lost = False, ""
         if not mine and not idle:
-            raise _nothing(lost)
+            raise _fault_of_nothing(lost)
         if lost == SENT and not mine:
             return mine, ". ".join(LOST[SENT])
         told = [run.is_gone for run in mine if run.goes]  # the others, such as one without points, do not show it
@@ -284,11 +284,11 @@ def _of_a_copy() -> Passes:
     return passes
 
 
-def _unrecorded() -> Pass:
+def _pass_of_none() -> Pass:
     return Pass([], [], ([], []), Inside(), Sent(), [], [])
 
 
-def _nothing(lost: str) -> AliveError:
+def _fault_of_nothing(lost: str) -> AliveError:
     if lost:
         return AliveError(*LOST[lost])
     return AliveError(

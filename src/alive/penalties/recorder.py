@@ -120,7 +120,7 @@ class Recorder(Watcher):
         if weigh is None:
             total = aggregate(layers, self._how) if alone else self._over_ranks(shared, layers)
         else:
-            total = self._weighed(runs, shared, layers, weigh)
+            total = self._weigh_all(runs, shared, layers, weigh)
         reducer.show(self._searching, [output for run in runs for output in run.outputs], total)
         return total
 
@@ -158,7 +158,7 @@ class Recorder(Watcher):
             if call.tap.several or unsure:
                 return call.activate()
         if unsure:
-            call = call._replace(tap=self._unpaired(call.tap))
+            call = call._replace(tap=self._without_points(call.tap))
         layout = call.tap.layout
         if layout.axes is not None and self._shared is None and fused.applies(call.z) and not has_saving_hooks():
             assert self._local is not None
@@ -181,10 +181,10 @@ class Recorder(Watcher):
             text = f"{call.tap.name} is not penalised for its {why}"
             self._later.append((call.tap.name, text, text))
         if self._shared is not None:
-            with _kept_by_us():
+            with _save_by_ourselves():
                 self._share(layer)
         rule = layer.rule(self._local)
-        with _kept_by_us():
+        with _save_by_ourselves():
             seen = self._measure(layer, rule)  # before the activation, which may happen in place
         y = call.activate()
         self._record(seen, rule, call.tap, call.z)
@@ -209,7 +209,7 @@ class Recorder(Watcher):
         if scored and self.rule.shares[0] and "U" in self.rule.axes:
             layer = arranged(selection.margins(call.z), tap, call.points)
             rule = layer.rule(replace(self.rule, mode="U", against="death") if self._shared is None else None)
-            with _kept_by_us():
+            with _save_by_ourselves():
                 (found,) = _measured([self._measure(layer, rule)], joined=False)
                 slacks = {axis: self.rule.shares[0] * s for axis, s in found.items()}
                 if self._shared is not None:
@@ -249,7 +249,7 @@ class Recorder(Watcher):
             self._record(self._measure(layer, rule), rule, tap, output)
         if self._recording and not self._taps.failed:
             for tap, calls in self._apart.layers():
-                self._put_together(self._unpaired(tap), calls)
+                self._put_together(self._without_points(tap), calls)
             self._settle()
         if not torch.compiler.is_compiling():
             self.only_looks = _all_pending(self._slacks)
@@ -258,7 +258,7 @@ class Recorder(Watcher):
         self.passes.end(reducer.outputs(output) if self._searching is not None else ())
         self._slacks, self._parts, self._recording = [], [], False
 
-    def _unpaired(self, tap: Tap) -> Tap:
+    def _without_points(self, tap: Tap) -> Tap:
         """The same without points, if nothing shows that its inputs are paired with the first."""
         unsure = self._taps.book.pairing.open(tap.inputs)
         if not unsure or not tap.layout.points:
@@ -280,7 +280,7 @@ class Recorder(Watcher):
         if self._shared is not None:
             self._share(layer)
         rule = layer.rule(self._local)
-        with _kept_by_us():
+        with _save_by_ourselves():
             seen = self._measure(layer, rule)
         self._record(seen, rule, tap, layer.z)
 
@@ -309,7 +309,7 @@ class Recorder(Watcher):
             self._parts.append(parts.against_death(part, rule) if only_death else part)
             self._taps_of[1].append(layer.name)
 
-    def _weighed(self, runs: list[Pass], shared: list[Part], layers: list[Slacks], weigh: Weigh) -> Tensor:
+    def _weigh_all(self, runs: list[Pass], shared: list[Part], layers: list[Slacks], weigh: Weigh) -> Tensor:
         alone = self._local is self.rule
         found = separation.means(layers) if alone else collective.means(shared, layers, self.rule, group=self._group)
         if not found:  # no layer has any slack
@@ -417,7 +417,7 @@ def _can_fuse(call: Call) -> bool:
     return not call.inplace or not (is_view(call.z) or call.z.is_leaf)
 
 
-def _kept_by_us() -> AbstractContextManager[Any]:
+def _save_by_ourselves() -> AbstractContextManager[Any]:
     """Save our few indices past activation checkpointing, so that what it runs again need not measure again."""
     if torch.compiler.is_compiling() or is_transformed() or not has_saving_hooks():  # torch.func takes no such hooks
         return nullcontext()

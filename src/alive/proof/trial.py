@@ -159,7 +159,7 @@ class _Trial:
         before, loss, states = self._rows(), self._loss(), self._states()
         for _ in range(steps):
             arrived: list[Tensor] = []
-            with self._listening(arrived):
+            with self._listen(arrived):
                 self.train()
             after, later, now = self._rows(), self._loss(), self._states()
             own, beside, state, target = (_pairs(old, new) for old, new in zip(before, after, strict=True))
@@ -205,7 +205,7 @@ class _Trial:
             return None
 
     @contextmanager
-    def _listening(self, arrived: list[Tensor]) -> Iterator[None]:
+    def _listen(self, arrived: list[Tensor]) -> Iterator[None]:
         """Note the size of every gradient that arrives at what makes the units [C]."""
         handles = []
         for rows in self.planted.own:

@@ -187,7 +187,7 @@ class Choices:
     def follow(self, op: Op) -> list[int]:
         """Note what an operation does with choices; the bits that each of its results still carries."""
         many = max(len(op.outputs()), len(op.written()), 1)
-        self._given(op)
+        self._note_given(op)
         if not self._parts:
             return [0] * many
         bits = 0
@@ -197,10 +197,10 @@ class Choices:
             return [0] * many
         own = op.of(op["self"]).choice if isinstance(op["self"], Tensor) else 0
         if own == bits and (op.func.is_view or op.name in ("index", "index_select")) and not op.written():
-            return self._parted(op, bits)
-        return [self._used(op, bits)] * many
+            return self._part(op, bits)
+        return [self._use(op, bits)] * many
 
-    def _given(self, op: Op) -> None:
+    def _note_given(self, op: Op) -> None:
         """Note tables in which ids are looked up that nobody chose, and what is compared with labels."""
         if op.name in INDEXED:
             x = op["weight"] if "weight" in op else op["self"]
@@ -210,7 +210,7 @@ class Choices:
         elif op.name.startswith("nll_loss") and isinstance(op["self"], Tensor):
             self._judged.append(op.of(op["self"]).unit)
 
-    def _parted(self, op: Op, bits: int) -> list[int]:
+    def _part(self, op: Op, bits: int) -> list[int]:
         """x[:, :k] and its kin: each result is a part of what x is."""
         x, rest = op["self"], {name: value for name, value in op.given.items() if name != "self"}
         found = [0] * len(op.outputs())
@@ -224,20 +224,20 @@ class Choices:
                 found[n] |= self._add(part._replace(places=places))
         return found
 
-    def _used(self, op: Op, bits: int) -> int:
+    def _use(self, op: Op, bits: int) -> int:
         name = op.name.rstrip("_") if op.name.endswith("_") else op.name
         if name.endswith("_like") or name.startswith(("new_", "nll_loss")):  # where who was chosen is a label
             return 0
         if name in INDEXED:
-            return self._indexed(op)
+            return self._index(op)
         if name in WRITES or name in PLACES:
             return self._written(op, name, bits)
         if name in WEIGHTED:
-            return self._weighted(op)
+            return self._weigh(op)
         if name in MASKED:
-            return self._masked(op, bits)
+            return self._mask(op, bits)
         if name in COMPARED or name in SHIFTED:
-            return self._measured(op, name, bits)
+            return self._measure(op, name, bits)
         if name == "_local_scalar_dense":
             if not op["self"].is_floating_point():  # as a mean over points is
                 self._note(bits, READ)
@@ -275,7 +275,7 @@ class Choices:
         """The bits of values."""
         return sum(1 << k for k, part in enumerate(self._parts) if part.values)
 
-    def _measured(self, op: Op, name: str, bits: int) -> int:
+    def _measure(self, op: Op, name: str, bits: int) -> int:
         """What is compared with a chosen value is chosen with it; what is measured from one (z − max z) is not."""
         free = [t for t in op.tensors() if not op.of(t).choice and op.of(t).data and t.is_floating_point()]
         if not free:
@@ -295,7 +295,7 @@ class Choices:
         """Whether units are those by whose scores a choice was made."""
         return shares_units(unit, self._scores[bit].units)
 
-    def _indexed(self, op: Op) -> int:
+    def _index(self, op: Op) -> int:
         """x[i]: a look-up where x is a table, values again where i tells units, points sent elsewhere otherwise."""
         x = op["weight"] if "weight" in op else op["self"]
         own = op.of(x)
@@ -355,7 +355,7 @@ class Choices:
             self._note(bits & ~self._values(), SENDS)
         return 0
 
-    def _weighted(self, op: Op) -> int:
+    def _weigh(self, op: Op) -> int:
         """A one-hot row times a table looks up in it; chosen values times weights are decoded."""
         operands = [t for t in op.tensors() if t.ndim]
         chosen = [t for t in operands if op.of(t).choice]
@@ -388,7 +388,7 @@ class Choices:
             found = Decoded((t.detach() != 0).flatten(), roots & (roots - 1) == 0)
             self._decoded.update({(1 << k, t.numel()): found for k in _numbers(roots)})
 
-    def _masked(self, op: Op, bits: int) -> int:
+    def _mask(self, op: Op, bits: int) -> int:
         """z times a mask of what was chosen: values. Anything else times a choice: points sent elsewhere, weighted."""
         out = op.outputs()[0]
         if not out.is_floating_point():

@@ -62,10 +62,10 @@ def _blends(op: Op) -> bool:
 def _argument(op: Op, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_argument(op, item) for item in value]
-    return _given(op, value) if isinstance(value, Tensor) else value
+    return _give(op, value) if isinstance(value, Tensor) else value
 
 
-def _given(op: Op, t: Tensor) -> Any:
+def _give(op: Op, t: Tensor) -> Any:
     o = op.of(t)
     if o.made is not None:
         return Given(o.made)
@@ -79,12 +79,12 @@ def root(t: Tensor, source: Hashable) -> Recipe:
     seed, shape = hash((id(t) if source is None else source, tuple(t.shape))), t.shape
 
     def numbers(every: bool, told: dict[int, Tensor]) -> Tensor:
-        return torch.rand(shape, dtype=torch.float64, generator=_seeded(seed))
+        return torch.rand(shape, dtype=torch.float64, generator=_seed(seed))
 
     return Recipe(numbers)
 
 
-def _seeded(seed: int) -> torch.Generator:
+def _seed(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed % (1 << 62))
 
 
@@ -99,7 +99,7 @@ class _Step(NamedTuple):
     chosen: int
     seed: int
 
-    def _made(self, every: bool, told: dict[int, Tensor]) -> dict[str, Any]:
+    def _compute(self, every: bool, told: dict[int, Tensor]) -> dict[str, Any]:
         def number(value: Any) -> Any:
             if not isinstance(value, Given):
                 return value
@@ -112,7 +112,7 @@ class _Step(NamedTuple):
 
     def replayed(self, every: bool, told: dict[int, Tensor]) -> Tensor:
         """The same operation."""
-        given = self._made(every, told)
+        given = self._compute(every, told)
         if self.name in COPIES:
             return cast(Tensor, given["self"])
         if self.name == "copy":
@@ -124,8 +124,8 @@ class _Step(NamedTuple):
 
     def blended(self, every: bool, told: dict[int, Tensor]) -> Tensor:
         """A sum of its operands in shares of their own, in place of the operation."""
-        generator = _seeded(self.seed)
-        operands = [t for t in tree_leaves(self._made(every, told)) if isinstance(t, Tensor)]
+        generator = _seed(self.seed)
+        operands = [t for t in tree_leaves(self._compute(every, told)) if isinstance(t, Tensor)]
         shares = torch.rand(len(operands), dtype=torch.float64, generator=generator)
         blend = torch.zeros((), dtype=torch.float64)
         for share, t in zip(shares, operands, strict=True):
@@ -152,7 +152,7 @@ def signatures(numbers: Tensor, axes: Sequence[int]) -> Tensor:
     """One number for all entries along some axes: equal where these are equal one by one."""
     weighted = numbers
     for number, axis in enumerate(axes):
-        own = torch.rand(numbers.shape[axis], dtype=torch.float64, generator=_seeded(number)) + 0.5
+        own = torch.rand(numbers.shape[axis], dtype=torch.float64, generator=_seed(number)) + 0.5
         weighted = weighted * own.view([-1 if d == axis else 1 for d in range(numbers.ndim)])
     return (weighted.sum(list(axes)) if axes else weighted).mul(1e8).round()
 

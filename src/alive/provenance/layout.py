@@ -53,11 +53,11 @@ class Grid(NamedTuple):
         rest = [d for d in range(z.ndim) if d not in self.points and d not in self.units]
         rows, columns = (prod(z.shape[d] for d in axes) for axes in (self.points, self.units))
         z = z.permute([*self.points, *self.units, *rest]).reshape(rows, columns, -1)
-        z = _unfolded(z, 0, points, self.points_fold)
-        return _unfolded(z, 1, self.width, self.units_fold)
+        z = _unfold(z, 0, points, self.points_fold)
+        return _unfold(z, 1, self.width, self.units_fold)
 
 
-def _unfolded(z: Tensor, axis: int, count: int, fold: str) -> Tensor:
+def _unfold(z: Tensor, axis: int, count: int, fold: str) -> Tensor:
     """z [R, Q, P] with k·count entries along an axis: the k become positions."""
     if not fold:
         return z
@@ -156,27 +156,27 @@ def _read(owners: Owners, z: Tensor, points: int, family: Family | None, doubt: 
     made = ("", 0) if family is None else (family.named(owners.unit), family.weights)
     if not (doubt or owners.picked or owners.placed) and (usual := _usual(owners, z, points)) is not None:
         return Layout(usual, True, True, (), *made, axes=usual.axes, names=owners.unit.flatten())
-    point, why_points = (None, doubt) if doubt else _told(owners.point, "point", points if owners.placed else 0)
+    point, why_points = (None, doubt) if doubt else _tell(owners.point, "point", points if owners.placed else 0)
     if point is None and not doubt and owners.placed and _has_room(owners.point, points):
         point, why_points = owners.point.masked_fill(owners.point == NONE, points), ""
-    unit, why_units = _told(owners.unit, "unit")
+    unit, why_units = _tell(owners.unit, "unit")
     if owners.why.startswith(MADE_OF):  # then that is the reason, and no statistic over points
         why_points = owners.why if why_points == SEVERAL else why_points
         why_units = owners.why if why_units == NO_WEIGHTS and owners.is_outside else why_units
     if unit is not None and owners.picked:
         unit, why_units = None, "its units were chosen by the data, as top-k does"
     why = tuple(
-        _worded(what, reason, owners.why) for what, reason in (("points", why_points), ("units", why_units)) if reason
+        _in_words(what, reason, owners.why) for what, reason in (("points", why_points), ("units", why_units)) if reason
     )
     place: Grid | Scattered | None = _grid(point, unit, z, points) if z.numel() else _empty(point, unit, z)
     names = None if unit is None else unit.unique()
     if place is None or _partly(unit, family, owners.placed):
-        numbered = None if unit is None else _numbered(unit, point, family, owners.placed)
+        numbered = None if unit is None else _number(unit, point, family, owners.placed)
         if unit is not None and numbered is None:
             why, unit = (*why, "units: the data choose the weights that make them, which are not one family"), None
         if unit is not None and numbered is not None and family is not None and numbered[1] != len(unit.unique()):
             names = torch.arange(family.start, family.start + family.size)
-        place = _scattered(point, numbered, z)
+        place = _scatter(point, numbered, z)
     # With one point or one unit any axis would do, and the next batch may show another.
     fixed = isinstance(place, Grid) and (point is None or bool(place.points)) and (unit is None or bool(place.units))
     axes = place.axes if isinstance(place, Grid) and point is not None and unit is not None else None
@@ -197,11 +197,11 @@ def _usual(owners: Owners, z: Tensor, points: int) -> Grid | None:
     return Grid(z.ndim, tuple(axes[0]), tuple(axes[1]), len(names))
 
 
-def _worded(what: str, reason: str, earlier: str) -> str:
+def _in_words(what: str, reason: str, earlier: str) -> str:
     return f"{what}: {reason}" + (f" ({earlier})" if earlier and reason.startswith(LOST_IS) else "")
 
 
-def _told(owner: Tensor, what: str, count: int = 0) -> tuple[Tensor | None, str]:
+def _tell(owner: Tensor, what: str, count: int = 0) -> tuple[Tensor | None, str]:
     """The owners if every entry has one; else why not. A count is how many there are, where the data place them."""
     if not owner.numel():
         return owner, ""
@@ -259,7 +259,7 @@ def _grid(point: Tensor | None, unit: Tensor | None, z: Tensor, points: int) -> 
         return None
     points_fold = _fold(point, rows, points) if point is not None else ""
     count = 1 if unit is None else len(unit.unique())
-    names = None if unit is None else _ranked(unit)
+    names = None if unit is None else _rank(unit)
     units_fold = _fold(names, columns, count) if names is not None else ""
     if points_fold is None or units_fold is None:
         return None
@@ -273,7 +273,7 @@ def _empty(point: Tensor | None, unit: Tensor | None, z: Tensor) -> Grid:
     return Grid(z.ndim, tuple(rows), tuple(columns), prod(z.shape[d] for d in columns))
 
 
-def _ranked(unit: Tensor) -> Tensor:
+def _rank(unit: Tensor) -> Tensor:
     """Units numbered 0 ... n−1 in the order of their names."""
     inverse: Tensor = unit.unique(return_inverse=True)[1]
     return inverse.view(unit.shape)
@@ -293,14 +293,14 @@ def _fold(owner: Tensor, axes: list[int], count: int) -> str | None:
     return MINOR if torch.equal(row.long(), order % count) else None
 
 
-def _numbered(unit: Tensor, point: Tensor | None, family: Family | None, placed: bool) -> tuple[Tensor, int] | None:
+def _number(unit: Tensor, point: Tensor | None, family: Family | None, placed: bool) -> tuple[Tensor, int] | None:
     """Units numbered from 0, and how many there are; None where the next batch would number them otherwise.
 
     Where points differ in the units they meet, as with experts, all units of the family are counted, met or not.
     """
     across = point is None or bool(set(varying(unit)) & set(varying(point)))
     if not placed or not (across or _partly(unit, family, placed)):
-        return _ranked(unit), len(unit.unique())
+        return _rank(unit), len(unit.unique())
     if family is None or not bool(((unit >= family.start) & (unit < family.start + family.size)).all()):
         return None
     return unit - family.start, family.size
@@ -313,6 +313,6 @@ def _partly(unit: Tensor | None, family: Family | None, placed: bool) -> bool:
     return unit.numel() > 0 and int(unit.min()) >= family.start and len(unit.unique()) < family.size
 
 
-def _scattered(point: Tensor | None, numbered: tuple[Tensor, int] | None, z: Tensor) -> Scattered:
+def _scatter(point: Tensor | None, numbered: tuple[Tensor, int] | None, z: Tensor) -> Scattered:
     unit, count = (None, 0) if numbered is None else numbered
     return Scattered(z.shape, None if point is None else point.long(), None if unit is None else unit.long(), count)

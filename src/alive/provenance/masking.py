@@ -17,7 +17,7 @@ WRITES = ("index_put", "_index_put_impl", "_unsafe_index_put")
 
 def masks_units(op: Op, families: Families) -> bool:
     """Whether values that have units are set to zero by a mask made of the data, which differs from unit to unit."""
-    for z, mask in _masked(op):
+    for z, mask in _pairs(op):
         o, m = op.of(z), op.of(mask)
         if z.shape != mask.shape or not (o.data and m.data) or o.choice or m.choice or not z.is_floating_point():
             continue
@@ -49,7 +49,7 @@ def looks_up(op: Op, is_activated: Callable[[Tensor], bool]) -> bool:
     )
 
 
-def _masked(op: Op) -> Iterator[tuple[Tensor, Tensor]]:
+def _pairs(op: Op) -> Iterator[tuple[Tensor, Tensor]]:
     """The pairs of values and mask that an operation may be about."""
     name = op.name.rstrip("_") if op.name.endswith("_") else op.name
     if name == "mul" and isinstance(op["other"], Tensor):

@@ -281,7 +281,7 @@ def refined(a: Tensor, b: Tensor, summed: Callable[[Tensor, Tensor], Tensor] = l
     a, b = aligned(a, ndim), aligned(b, ndim)
     if a.shape != b.shape and a.numel() and b.numel():  # else what does not vary would unfold
         a, b = compact(a), compact(b)
-    if (told := _told_apart(a, b)) is None:
+    if (told := _tell_apart(a, b)) is None:
         real = (a >= 0) & (b >= 0)
         if not bool((real & (a != b)).any()):
             return torch.maximum(a, b)
@@ -299,7 +299,7 @@ def refined(a: Tensor, b: Tensor, summed: Callable[[Tensor, Tensor], Tensor] = l
     return nobody(ndim, LOST)
 
 
-def _told_apart(a: Tensor, b: Tensor) -> tuple[bool, bool] | None:
+def _tell_apart(a: Tensor, b: Tensor) -> tuple[bool, bool] | None:
     """Of units along some axes and units along the rest, all of which meet: whether one says what the other is."""
     if any(n > 1 and m > 1 for n, m in zip(a.shape, b.shape, strict=True)) or not a.numel() or not b.numel():
         return None

@@ -185,7 +185,7 @@ class Tracker(TorchDispatchMode):
         try:
             found = self.memory.get(t)
         except (RuntimeError, NotImplementedError):
-            return self._unknown(t, _unfollowed(t))
+            return self._unknown(t, _why_not_followed(t))
         if (found is None or not (found.data or found.weight)) and _is_weight(t):
             return self._enter_weight(t, "")
         if found is None and t.ndim and t.is_floating_point() and self._threads.may_have_made(t, self.families.points):
@@ -327,10 +327,10 @@ class Tracker(TorchDispatchMode):
                 self.memory.write(t, owners._replace(choice=choice, tables=tables, made=recipe(op, k)))
             return
         for k, (t, choice) in enumerate(zip(outputs, carried, strict=False)):
-            owners = (results[k] if k < len(results) else None) or self._lost(op, t)
+            owners = (results[k] if k < len(results) else None) or self._lose(op, t)
             if not _fits(owners, t):
                 self.faults.append(f"{op.func}: owners {list(owners.point.shape)} of {list(t.shape)}")
-                owners = self._lost(op, t)
+                owners = self._lose(op, t)
             owners = owners._replace(choice=choice, tables=tables, made=recipe(op, k))
             self._put(t, owners)
             if owners.weight:
@@ -382,11 +382,11 @@ class Tracker(TorchDispatchMode):
         for y in (
             (op.written() or op.outputs()) if writes else op.outputs() if _computes(op) and not op.written() else ()
         ):
-            if _has_values(y) and (kind := self._compared(op, y)):
+            if _has_values(y) and (kind := self._compare(op, y)):
                 return kind
         return ""
 
-    def _compared(self, op: Op, y: Tensor) -> str:
+    def _compare(self, op: Op, y: Tensor) -> str:
         """In which way what came out is one-sided in something that came out shortly before."""
         given = op["self"] if op.name in ("mul", "div") and not isinstance(op["other"], Tensor) else None
         alike = [(g, z) for g in self._recent if (z := g.ref()) is not None and z.shape == y.shape and z is not given]
@@ -404,7 +404,7 @@ class Tracker(TorchDispatchMode):
         """Whether a tensor is what came out of an activation, or a view of it."""
         return any(storage_id(t) == storage_id(y) for ref in self._activated if (y := ref()) is not None)
 
-    def _lost(self, op: Op, t: Tensor) -> Owners:
+    def _lose(self, op: Op, t: Tensor) -> Owners:
         return op.lost(t.ndim) if any(op.of(x).data for x in op.tensors()) else op.plain(t.ndim)
 
     def _name(self, op: Op, owners: Owners) -> None:
@@ -444,7 +444,7 @@ def _early(op: Op) -> Callable[[Op, Families], Results] | None:
     return viewed if op.signature.moves_itself else None
 
 
-def _unfollowed(t: Tensor) -> str:
+def _why_not_followed(t: Tensor) -> str:
     """Why a tensor that does not lie in memory entry by entry is not followed."""
     if is_functorch_wrapped_tensor(t):
         return "it is inside a transform of torch.func, such as vmap or grad, where a tensor is not followed"

@@ -88,7 +88,7 @@ class _Crew:
                 try:
                     told = ours.recv()
                 except (EOFError, OSError):
-                    raise _killed(self._busy[ours]) from None
+                    raise _fault_of_killed(self._busy[ours]) from None
                 if isinstance(told, AliveError):
                     raise told
                 if isinstance(told, int):
@@ -104,7 +104,7 @@ class _Crew:
             ours.send(job)
 
 
-def _killed(job: Job) -> AliveError:
+def _fault_of_killed(job: Job) -> AliveError:
     return AliveError(
         f"the process that trained {job[0]!r} under seed {job[1]} was killed, likely for want of memory",
         "Finished runs are kept; ask for fewer jobs",

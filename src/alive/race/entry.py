@@ -77,14 +77,14 @@ class Entry:
 
     def fresh(self, seed: int) -> nn.Module:
         """A model by the user's factory, under the seed that is set."""
-        return _made(self.make, self.name, seed, self.made)
+        return _make(self.make, self.name, seed, self.made)
 
     def looked_at(self, most: int) -> Any:
         """So many training points for a census, from all over the data."""
         every = len(self.data.train_y)
         numbers = torch.linspace(0, every - 1, min(most, every)).long()
         inputs, _ = self.data.parts[0]
-        first, *more = (_placed(x[numbers], self.dtype) for x in inputs)
+        first, *more = (_place(x[numbers], self.dtype) for x in inputs)
         some = (self.data.pixels(first, self.dtype), *more)
         if self.data.names:
             return dict(zip(self.data.names, some, strict=True))
@@ -113,14 +113,14 @@ def opened(
     settings = Settings(optimiser=optimiser if isinstance(optimiser, str) else "adam", lr=lr, batch_size=batch_size)
     expect([(isinstance(steps, int) and steps >= 1, f"steps must be a whole number of at least 1, got {steps!r}")])
     made: WeakSet[nn.Module] = WeakSet()
-    model, other = (_seeded(make, name, seed, made) for seed in (0, 1))
+    model, other = (_make_under_seed(make, name, seed, made) for seed in (0, 1))
     notes = _expect_fresh(name, model, other)
     size = batch_size or (data.batch_size if isinstance(data, DataLoader) else None) or BATCH
     whole = labelled(data, real=True if loss == "mse" else None, model=model, name=source)
     _expect_points(whole)
     if points is not None and points < len(whole.train_y):
         whole = whole.subset(drawn(len(whole.train_y), points, 0))
-    held, said = _held_out(whole)
+    held, said = _hold_out(whole)
     size = min(size, len(held.train_y))
     seen = first(model, held, size)
     task = _task(seen, loss)
@@ -129,7 +129,7 @@ def opened(
     chance = _chance(task, seen, held)
     inputs, _ = held.parts[0]
     dtype = precision(model)
-    x = held.pixels(_placed(inputs[0], dtype), dtype) if len(inputs) == 1 and not held.names else None
+    x = held.pixels(_place(inputs[0], dtype), dtype) if len(inputs) == 1 and not held.names else None
     chosen = _optimiser(settings, optimiser)
     entry = Entry(
         make,
@@ -174,7 +174,7 @@ def trained(model: nn.Module) -> list[nn.Parameter]:
     return [p for p in model.parameters() if p.requires_grad]
 
 
-def _placed(x: Tensor, dtype: torch.dtype) -> Tensor:
+def _place(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Floats in the precision of the model, all else as it is."""
     return x.to(dtype) if x.is_floating_point() else x
 
@@ -182,12 +182,12 @@ def _placed(x: Tensor, dtype: torch.dtype) -> Tensor:
 # The factory.
 
 
-def _seeded(make: Callable[[], nn.Module], name: str, seed: int, made: WeakSet[nn.Module]) -> nn.Module:
+def _make_under_seed(make: Callable[[], nn.Module], name: str, seed: int, made: WeakSet[nn.Module]) -> nn.Module:
     torch.manual_seed(seed)
-    return _made(make, name, seed, made)
+    return _make(make, name, seed, made)
 
 
-def _made(make: Callable[[], nn.Module], name: str, seed: int, before: WeakSet[nn.Module]) -> nn.Module:
+def _make(make: Callable[[], nn.Module], name: str, seed: int, before: WeakSet[nn.Module]) -> nn.Module:
     """A fresh model; what fails, is no model, or was there before is refused."""
     try:
         model = make()
@@ -248,7 +248,7 @@ def _expect_points(data: Data) -> None:
         )
 
 
-def _held_out(data: Data) -> tuple[Data, tuple[str, ...]]:
+def _hold_out(data: Data) -> tuple[Data, tuple[str, ...]]:
     """The same with some training points as test points, and words on who judges."""
     every = len(data.train_y)
     if data.test is not None:

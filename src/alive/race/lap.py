@@ -37,9 +37,9 @@ def raced(entry: Entry, job: Job, earlier: Lap | None, tell: Tell) -> Lap:
         try:
             with Treatment(named(arm), model, entry.optimiser, entry.x) as treatment:
                 run = _Run(entry, treatment, seed, earlier.marks if earlier else ())
-                before = earlier.before if earlier else _said(entry, run.model)
+                before = earlier.before if earlier else _summarise(entry, run.model)
                 marks, stopped = run.to(steps, tell)
-                after = None if stopped else _said(entry, run.model)
+                after = None if stopped else _summarise(entry, run.model)
         except AliveError as refused:
             if arm == AS_IS:
                 raise
@@ -126,7 +126,7 @@ def _batches(points: int, size: int, seed: int) -> Iterator[Tensor]:
         yield from (part for part in torch.randperm(points, generator=chance).split(size) if len(part) == size)
 
 
-def _said(entry: Entry, model: nn.Module) -> dict[str, Any] | None:
+def _summarise(entry: Entry, model: nn.Module) -> dict[str, Any] | None:
     """What a census with the gradient says of a network, in few words."""
     with torch.random.fork_rng(devices=[]):
         try:

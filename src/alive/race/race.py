@@ -91,7 +91,7 @@ def cure(
             entry = replace(entry, notes=(*entry.notes, kept.carried))
         on_cpu = all(p.device.type == "cpu" for p in model.parameters())
         race = _Race(entry, range(seed, seed + seeds), kept, (jobs or cores()) if on_cpu else 1, progress)
-        done = race.run(_chosen(found, cures))
+        done = race.run(_choose(found, cures))
     how = optimiser if isinstance(optimiser, str) else "an optimiser of your own"
     rate = f" at {lr:g}" if isinstance(optimiser, str) else ""
     return _outcome(entry, done, tuple(race.seeds), f"{how}{rate}, batches of {entry.batch_size}")
@@ -104,7 +104,7 @@ def judge_of(entry: Entry) -> Judge:
     return Judge(entry.larger, entry.chance, perfect, judges, entry.task.score.name)
 
 
-def _chosen(found: Census, wanted: Sequence[str] | None) -> tuple[str, ...]:
+def _choose(found: Census, wanted: Sequence[str] | None) -> tuple[str, ...]:
     """The cures of a race: those asked for, or all that are raced and the first of those advised; and the control."""
     if wanted is None:
         advised = next((each.cures for each in found.findings if each.cures and each.grave), ())
@@ -137,8 +137,8 @@ class _Race:
                 _expect_some(arms)
                 refused = [arm for arm in arms if arm.refused]
                 judge = judge_of(self.entry).among(arms)
-                going = _ranked(judge, [arm for arm in arms if not arm.refused])
-                kept = going if steps == self.entry.steps else _kept(judge, going)
+                going = _rank(judge, [arm for arm in arms if not arm.refused])
+                kept = going if steps == self.entry.steps else _better_half(judge, going)
                 done = [*(arm for arm in going if arm not in kept), *done, *refused]
                 left = [arm.name for arm in kept]
         return [*kept, *done]
@@ -192,12 +192,12 @@ class _Race:
         return Arm(name, tuple(self.laps[name, seed, steps] for seed in self.seeds), steps)
 
 
-def _ranked(judge: Judge, arms: Sequence[Arm]) -> list[Arm]:
+def _rank(judge: Judge, arms: Sequence[Arm]) -> list[Arm]:
     """The best first: of equals who diverged least, then no cure, then the cheaper one."""
     return sorted(arms, key=lambda arm: (-judge.mean(arm), arm.stopped, arm.name != AS_IS))
 
 
-def _kept(judge: Judge, ranked: Sequence[Arm]) -> list[Arm]:
+def _better_half(judge: Judge, ranked: Sequence[Arm]) -> list[Arm]:
     """The better half, who is not clearly below the best, and the control."""
     half, best = math.ceil(len(ranked) / 2), ranked[0]
     return [
@@ -227,7 +227,7 @@ def _outcome(entry: Entry, arms: Sequence[Arm], seeds: tuple[int, ...], settings
     told = [replace(arm, trains=0 if arm.refused else judge.trains(arm, best)) for arm in arms]
     control = next(arm for arm in told if arm.name == AS_IS)
     best = next(arm for arm in told if arm.name == best.name)
-    kind, verdict = _judged(entry, judge, control, best)
+    kind, verdict = _judge(entry, judge, control, best)
     if kind in (CURED, BETTER):
         verdict += _near(judge, best, [arm for arm in told if arm.steps == entry.steps and not arm.refused])
     return Outcome(
@@ -254,7 +254,7 @@ def _near(judge: Judge, best: Arm, finals: Sequence[Arm]) -> str:
     return f" Not clearly below it: {'; '.join(near)}." if near else ""
 
 
-def _judged(entry: Entry, judge: Judge, control: Arm, best: Arm) -> tuple[str, str]:
+def _judge(entry: Entry, judge: Judge, control: Arm, best: Arm) -> tuple[str, str]:
     """What it all means, and in words."""
     what = entry.task.score.name
     if judge.in_vain(best):

@@ -47,13 +47,13 @@ class Shown:
     rest: str  # what has the columns that are
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from _judged(self.census, None if self.everything else MOST, self.more)
+        yield from _judge(self.census, None if self.everything else MOST, self.more)
         found = rows(self.census)
         listed = found if self.everything else worst_first(found)[:SCREENFUL]
         whole = grid(self.census, found, listed, often=self.everything)
         left_out = whole.left_out(options.max_width)
         yield whole.table(left_out)
-        yield from _hidden(found, listed, self.more)
+        yield from _tell_hidden(found, listed, self.more)
         if any(column.name == OFTEN for column in whole.columns) and OFTEN not in left_out:
             yield Text(f"({OFTEN}, from left to right: {', '.join(BINS)}, as a share of the values)", style="dim")
         if self.census.units.dead and self.census.never:
@@ -65,7 +65,7 @@ class Shown:
             yield Text(f"({BY_POSITION}: {', '.join(self.census.paired)})", style="dim")
 
 
-def _hidden(found: Sequence[LayerRow], listed: Sequence[LayerRow], more: str) -> RenderResult:
+def _tell_hidden(found: Sequence[LayerRow], listed: Sequence[LayerRow], more: str) -> RenderResult:
     """Remarks on all layers together, and how many are not shown."""
     lines = {row.layer.where for row in found}
     if len(lines) == 1 and "" not in lines:
@@ -78,7 +78,7 @@ def _hidden(found: Sequence[LayerRow], listed: Sequence[LayerRow], more: str) ->
         yield Text(f"({layers}, {how}; all, in the network's order: {more})", style="dim")
 
 
-def _judged(census: Census, most: int | None, more: str) -> RenderResult:
+def _judge(census: Census, most: int | None, more: str) -> RenderResult:
     (said, grave), found = verdict(census), census.findings
     yield Text(said, style="bold red" if grave else "yellow" if found else "green")
     for each in found[:most]:

@@ -48,7 +48,7 @@ class Database:
         self.path = path
         self._expect_file(create=create)
         with self._guarded():
-            self._db = _connected(path) if create else _to_read(path)
+            self._db = _connect(path) if create else _to_read(path)
             try:
                 self._settle(create=create)
             except BaseException:
@@ -230,9 +230,9 @@ class Database:
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:  # what it says of a damage may be damaged too
-            raise self._worded(error) from None
+            raise self._in_words(error) from None
 
-    def _worded(self, error: Exception) -> AliveError:
+    def _in_words(self, error: Exception) -> AliveError:
         path, code, said = self.path, getattr(error, "sqlite_errorname", ""), " ".join(str(error).split())
         if code.startswith("SQLITE_FULL"):
             cure = "Free some disk and run again"
@@ -246,7 +246,7 @@ class Database:
         return AliveError(f"the store {path} refuses: {said}", self._copy)
 
 
-def _connected(path: Path | str) -> sqlite3.Connection:
+def _connect(path: Path | str) -> sqlite3.Connection:
     uri = isinstance(path, str)
     return sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False, uri=uri)
 
@@ -254,7 +254,7 @@ def _connected(path: Path | str) -> sqlite3.Connection:
 def _to_read(path: Path) -> sqlite3.Connection:
     """Open it to be read alone; where nothing may be written beside it and nobody does, without SQLite's own files."""
     place = path.absolute().as_uri()
-    db = _connected(f"{place}?mode=rw")  # what is opened as "ro" leaves SQLite's own files behind
+    db = _connect(f"{place}?mode=rw")  # what is opened as "ro" leaves SQLite's own files behind
     try:
         db.execute("PRAGMA query_only = ON")
         db.execute("PRAGMA schema_version").fetchone()
@@ -262,5 +262,5 @@ def _to_read(path: Path) -> sqlite3.Connection:
         db.close()
         if path.with_name(f"{path.name}-wal").exists():  # rows that are not in the file yet
             raise
-        return _connected(f"{place}?immutable=1")
+        return _connect(f"{place}?immutable=1")
     return db

@@ -130,7 +130,7 @@ def _export(
     copy = copied(bare(model)).eval()
     batch = torch.cat([example, example])  # exporters take a batch of one for a constant
     sizes = (example, example[:1], batch)
-    data = _written(write, copy, batch)
+    data = _write(write, copy, batch)
     with evaluating(copy):
         said = [y for x in sizes for y in _tensors(outputs(copy, x))]
     pairs = list(zip(said, _read_back(read, data, sizes), strict=True))
@@ -190,7 +190,7 @@ def _names(output: Any) -> list[str]:
     return ["output"] if len(found) == 1 else [f"output_{number}" for number in range(len(found))]
 
 
-def _written(write: Callable[[nn.Module, Tensor], bytes], model: nn.Module, batch: Tensor) -> bytes:
+def _write(write: Callable[[nn.Module, Tensor], bytes], model: nn.Module, batch: Tensor) -> bytes:
     try:
         with torch.no_grad():
             return write(model, batch)

@@ -122,7 +122,7 @@ def to_farkas(
     expect_one_of("give_up", give_up, get_args(GiveUp))
     root = bare(model) if inplace else copied(bare(model))
     converted, kept = [], []
-    found = dict(_met(root, example, layers, forward).findings())
+    found = dict(_meet(root, example, layers, forward).findings())
     paths = {module: path for path, module in root.named_modules()}
     reasons = {path: pair if isinstance(pair, str) else _refusal(root, pair, rule) for path, pair in found.items()}
     for path, pair in found.items():
@@ -197,9 +197,9 @@ class _Meetings(Watcher):
         """Every dense, convolutional or Farkas layer: the activation it feeds, or the reason why it stays."""
         for module, paths in self.run.paths.items():
             if isinstance(module, (*LAYERS, *TRANSPOSED, Guaranteed)):
-                yield paths[0], self._finding(module, paths[0])
+                yield paths[0], self._find(module, paths[0])
 
-    def _finding(self, module: nn.Module, path: str) -> Pair | str:
+    def _find(self, module: nn.Module, path: str) -> Pair | str:
         if isinstance(module, Guaranteed):
             return "it has its guarantee already"
         if type(module) not in (*LAYERS, *TRANSPOSED):
@@ -217,7 +217,7 @@ class _Meetings(Watcher):
         return pair or _whereto(calls[0])
 
 
-def _met(root: nn.Module, example: Any, layers: Sequence[str], forward: Callable[..., Any] | None) -> _Meetings:
+def _meet(root: nn.Module, example: Any, layers: Sequence[str], forward: Callable[..., Any] | None) -> _Meetings:
     """Run the example through the model in eval mode, and leave the model as it was."""
     met = _Meetings(root)
     taps = Taps(root, met, layers=layers)
@@ -285,7 +285,7 @@ def _convert(
         bias = torch.zeros(len(layer.weight)).to(layer.weight) if layer.bias is None else layer.bias
         farkas.weight.copy_(layer.weight[others])
         farkas.bias[:-1] = bias[others]
-        _put(root, path, _finished(farkas, bias[unit], layer))
+        _place(root, path, _finish(farkas, bias[unit], layer))
     else:  # the extra unit comes behind the norm, which holds the biases of the others
         farkas = _behind(root, path, pair, others, options)
     return Converted(path, pair.tap, unit, farkas.guarantee(), pair.norm, beside)
@@ -297,10 +297,10 @@ def _behind(root: nn.Module, path: str, pair: Pair, others: Tensor, options: Any
     unit = next(n for n in range(count) if n not in others.tolist())
     farkas = FarkasAggregate(count, dims=layer.weight.dim() - 2, place=unit, **options)
     norm: Any = layer if pair.norm is None else root.get_submodule(pair.norm)
-    _finished(farkas, farkas.bias[-1] if norm.bias is None else norm.bias[unit], layer)
-    _put(root, path, _with(layer, others))
+    _finish(farkas, farkas.bias[-1] if norm.bias is None else norm.bias[unit], layer)
+    _place(root, path, _with(layer, others))
     last = root.get_submodule(path) if pair.norm is None else _with(norm, others)
-    _put(root, path if pair.norm is None else pair.norm, nn.Sequential(last, farkas).train(norm.training))
+    _place(root, path if pair.norm is None else pair.norm, nn.Sequential(last, farkas).train(norm.training))
     return farkas
 
 
@@ -308,7 +308,7 @@ def _units(layer: Any) -> int:
     return int(layer.out_channels if isinstance(layer, TRANSPOSED) else len(layer.weight))
 
 
-def _finished(farkas: Farkas, own: Tensor, layer: Any) -> Farkas:
+def _finish(farkas: Farkas, own: Tensor, layer: Any) -> Farkas:
     """With the given-up unit's own bias, a mixture that starts as the sum, and the modes of the layer it replaces."""
     if farkas.theta is not None:
         nn.init.zeros_(farkas.theta)
@@ -334,6 +334,6 @@ def _with(module: nn.Module, units: Tensor) -> nn.Module:
     return made  # type: ignore[no-any-return]
 
 
-def _put(root: nn.Module, path: str, module: nn.Module) -> None:
+def _place(root: nn.Module, path: str, module: nn.Module) -> None:
     parent, _, name = path.rpartition(".")
     setattr(root.get_submodule(parent), name, module)

@@ -188,11 +188,11 @@ def _without_gates(model: nn.Module) -> nn.Module:
         elif isinstance(module, GatedSkip):
             model = replace_module(model, module, Nothing())
         elif any(isinstance(child, Gate) for child in module.children()):
-            model = replace_module(model, module, _pruned(module, path))
+            model = replace_module(model, module, _prune(module, path))
     return model
 
 
-def _pruned(module: nn.Module, path: str) -> nn.Module:
+def _prune(module: nn.Module, path: str) -> nn.Module:
     """One module with gates in its forward, followed and rid of them."""
     graph = graph_of(module, path)
     for node in list(graph.nodes):

@@ -138,7 +138,7 @@ def _alike(
     sizes = [*(before.sizes for before in looks), look.sizes]
     for k in range(mark.length):
         numbers = [*(before.numbers[k] for before in looks), look.numbers[k]]
-        if len(set(numbers)) > 1 and not _explained(numbers, sizes):
+        if len(set(numbers)) > 1 and not _explains(numbers, sizes):
             return None
     return entry
 
@@ -154,7 +154,7 @@ def _place(entry: Entry) -> Hashable:
     return None if layout is None else (layout.place if layout.fixed else None, layout.points, layout.units)
 
 
-def _explained(values: Sequence[int], sizes: Sequence[tuple[int, ...]]) -> bool:
+def _explains(values: Sequence[int], sizes: Sequence[tuple[int, ...]]) -> bool:
     """Whether one size of the inputs, or a product of two, says what a number is, up to a factor or a term."""
     if len({len(each) for each in sizes}) > 1:
         return False

@@ -144,11 +144,11 @@ class Formulas:
             return step
         if func in BOUNDS and not parts and image.values[0] == image.values[1] and image.values[0] > 0:
             return None  # no less than a number above 0: what is made of it is made of it alone
-        step = self._completed(step, func, nodes)
+        step = self._complete(step, func, nodes)
         if settled and not _is_better(step):  # a function of an activation is that activation
             return step._replace(form=None)
         if step.form is not None:
-            z = _materialised(root, step.straight)
+            z = _materialise(root, step.straight)
             return step._replace(z=z, inplace=change and z is not None and where(args[0])[0] == where(z)[0])
         if change and nodes[0].image.straight is not None and nodes[0].ref() is args[0]:
             self._keep(nodes[0])
@@ -207,7 +207,7 @@ class Formulas:
             return None
         if nodes and not nodes[0].root.is_it(t):
             return None
-        self._entered(t, nodes[0].root if nodes else _Root(t), ROOT)
+        self._enter(t, nodes[0].root if nodes else _Root(t), ROOT)
         return [self._nodes[id(t)]]
 
     def _is_zero(self, t: Tensor) -> bool:
@@ -217,7 +217,7 @@ class Formulas:
         with self._quiet():
             return not bool(t.flatten()[0]) and not bool(t.any())
 
-    def _entered(
+    def _enter(
         self, t: Tensor, root: _Root, image: Image, parts: frozenset[Part] = NONE, settled: bool = False
     ) -> tuple[weakref.ref[Tensor], int]:
         """A node for a tensor, which goes with it."""
@@ -235,7 +235,7 @@ class Formulas:
         node = self._nodes.get(id(t))
         return node if node is not None and node.ref() is t and _version(t) == node.version else None
 
-    def _completed(self, step: Step, func: Any, nodes: list[_Node]) -> Step:
+    def _complete(self, step: Step, func: Any, nodes: list[_Node]) -> Step:
         """The step, with the activation that it completes, if it does."""
         assert step.image is not None
         if func in GATES or step.image.values.shape != GRID.shape or step.image.values.dtype == torch.bool:
@@ -280,7 +280,7 @@ class Formulas:
         if image.depth > DEPTH or (image.values.shape == GRID.shape and own is not None and own.shape != out.shape):
             return
         parts, settled = (step.parts, step.settled) if part is None else (frozenset({part}), True)
-        ref, version = self._entered(out, step.root, image, parts, settled)
+        ref, version = self._enter(out, step.root, image, parts, settled)
         if image.straight is None and not settled:
             step.root.hold()
         if image.straight is not None and image.straight[0]:
@@ -299,7 +299,7 @@ def _is_better(step: Step) -> bool:
     return bool(part.rank) and step.rank > part.rank and step.straight != part.straight
 
 
-def _materialised(root: _Root, wanted: Straight) -> Tensor | None:
+def _materialise(root: _Root, wanted: Straight) -> Tensor | None:
     """a z + b, as it lies in memory, or made from another straight function of the root."""
     other = None
     for straight, t in root.living():

@@ -56,7 +56,7 @@ class Mode(TorchFunctionMode):
         if not stack.places or (state.sizes is None and not torch.compiler.is_compiling() and _tells_nothing(func)):
             out = func(*args, **kwargs)
         else:
-            out = self._called(func, args, kwargs)
+            out = self._call(func, args, kwargs)
         if state.is_traced:
             if torch.compiler.is_compiling():
                 state.is_traced = False
@@ -67,7 +67,7 @@ class Mode(TorchFunctionMode):
                     state.trace.lose()
         return out
 
-    def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A call inside a module."""
         state, spelled, selecting = self.state, self.layers.spelled, self.layers.selecting
         if func in UNIT_AXIS:
@@ -105,7 +105,7 @@ class Mode(TorchFunctionMode):
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         state = self.state
         if func in MASKS and not torch.compiler.is_compiling():
-            return state.masks.note(func, args, kwargs, self._masked(func, args, kwargs))
+            return state.masks.note(func, args, kwargs, self._mask(func, args, kwargs))
         if state.sizes is not None and func not in READERS and func not in UNIT_AXIS:
             state.sizes.moved(func)
         if func is torch.einsum and state.tracker is not None and _sums_one(*args):
@@ -113,7 +113,7 @@ class Mode(TorchFunctionMode):
                 return func(*args, **kwargs)
         return func(*args, **kwargs)
 
-    def _masked(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _mask(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A call that may let values through where other numbers say so."""
         state, layers = self.state, self.layers
         with state.quiet():
@@ -164,7 +164,7 @@ class _Hook:
         self.taps, self.place = taps, place
 
     def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:  # deepcopy goes this way too
-        return _left_in_a_copy, ()
+        return _leave_in_a_copy, ()
 
 
 class _Enter(_Hook):
@@ -194,7 +194,7 @@ def idle(*args: Any) -> None:
     """A hook that does nothing."""
 
 
-def _left_in_a_copy() -> Callable[..., None]:
+def _leave_in_a_copy() -> Callable[..., None]:
     return idle
 
 

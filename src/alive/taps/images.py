@@ -103,7 +103,7 @@ def image_of(
         _images.clear()
     try:
         with quiet(), torch.no_grad():
-            image = Image(_nothing if func in EMPTY else func, args, kwargs)
+            image = Image(_unset if func in EMPTY else func, args, kwargs)
     except Exception:
         image = None
     if image is not None and (not isinstance(image.values, Tensor) or image.values.ndim != 1):
@@ -112,7 +112,7 @@ def image_of(
     return image
 
 
-def _nothing(t: Tensor, **_: Any) -> Tensor:
+def _unset(t: Tensor, **_: Any) -> Tensor:
     """Numbers that were not set yet."""
     return torch.full_like(t, torch.nan, dtype=torch.float64)
 

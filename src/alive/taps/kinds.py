@@ -274,10 +274,10 @@ class Masks:
         if not isinstance(z, Tensor) or compared is None or mask.shape != z.shape:
             return None
         a, b = compared
-        return _gated(z, mask, a, b, side=holds if kind == "+" else -holds)
+        return _gate(z, mask, a, b, side=holds if kind == "+" else -holds)
 
 
-def _gated(z: Tensor, mask: Tensor, a: Any, b: Any, *, side: int) -> Seen | None:
+def _gate(z: Tensor, mask: Tensor, a: Any, b: Any, *, side: int) -> Seen | None:
     """z, on where a > b (side 1) or a < b (side −1): the scores are whichever is z itself, or else has its shape."""
     own = isinstance(b, Tensor) and where(b) == where(z)
     if own or not (is_pre_activation(a) and a.shape == z.shape):

@@ -56,7 +56,7 @@ class Names:
         places = [known.setdefault(unit, len(known)) for unit in _units(runs)]
         if places == list(range(len(places))):
             return layout
-        return _renumbered(z, points, layout, torch.tensor(places), len(known))
+        return _renumber(z, points, layout, torch.tensor(places), len(known))
 
     def _known(self, name: str) -> Units:
         if name not in self._units:
@@ -97,7 +97,7 @@ def _terms(runs: Runs) -> set[Hashable]:
     return found
 
 
-def _renumbered(z: Tensor, points: int, layout: Layout, places: Tensor, width: int) -> Layout:
+def _renumber(z: Tensor, points: int, layout: Layout, places: Tensor, width: int) -> Layout:
     """The layout with other numbers for its units."""
     if isinstance(layout.place, Scattered):
         assert layout.place.units is not None

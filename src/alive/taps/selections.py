@@ -157,11 +157,11 @@ def _smallest(input: Tensor, dim: Any = None, *_: Any, **__: Any) -> Any:
     return input, dim, False, False
 
 
-def _drawn(input: Tensor, num_samples: int, *_: Any, **__: Any) -> Any:
+def _draw(input: Tensor, num_samples: int, *_: Any, **__: Any) -> Any:
     return input, -1, True, num_samples > 1
 
 
-def _sorted(input: Tensor, dim: Any = -1, *_: Any, **__: Any) -> Any:
+def _sort(input: Tensor, dim: Any = -1, *_: Any, **__: Any) -> Any:
     return input, dim, True, True
 
 
@@ -175,8 +175,8 @@ CHOOSERS: dict[Callable[..., Any], Chooses] = {
     **dict.fromkeys(TOPK, _topk),
     **dict.fromkeys((torch.argmax, Tensor.argmax, torch.max, Tensor.max), _largest),
     **dict.fromkeys((torch.argmin, Tensor.argmin, torch.min, Tensor.min), _smallest),
-    **dict.fromkeys((torch.multinomial, Tensor.multinomial), _drawn),
-    **dict.fromkeys((torch.sort, Tensor.sort, torch.argsort, Tensor.argsort), _sorted),
+    **dict.fromkeys((torch.multinomial, Tensor.multinomial), _draw),
+    **dict.fromkeys((torch.sort, Tensor.sort, torch.argsort, Tensor.argsort), _sort),
     F.gumbel_softmax: _hard,
 }
 READS = (Tensor.tolist, Tensor.numpy, Tensor.__array__)  # after these only Python knows what becomes of it

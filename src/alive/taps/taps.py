@@ -126,7 +126,7 @@ class Taps:
         wanted = self.book.wants(shapes)
         tracker: AbstractContextManager[Any] = nullcontext()
         if (wanted if follow is None else follow) and follows():
-            tracker = state.tracker = self._tracked(batch, points or None)
+            tracker = state.tracker = self._make_tracker(batch, points or None)
         try:
             with self._mode, tracker:  # the mode sees what is done between passes too
                 yield
@@ -235,10 +235,10 @@ class Taps:
         state.begin(points, "no tensor among the inputs shows how many there are" if points is None else "")
         state.read(shapes := shapes_of(inputs), inputs)
         if self.book.wants(shapes, one_way=self._closed.holds(inputs)):
-            state.tracker = self._tracked(by_name(self.stack.outermost or self._root, *inputs), points)
+            state.tracker = self._make_tracker(by_name(self.stack.outermost or self._root, *inputs), points)
             state.tracker.__enter__()
 
-    def _tracked(self, inputs: Any, points: int | None) -> Tracker:
+    def _make_tracker(self, inputs: Any, points: int | None) -> Tracker:
         """What follows the pass that begins."""
         self.state.trace.holds(self._root)
         self.book.begin(self.state.trace.look)

@@ -96,7 +96,7 @@ class Trace:
 
     def holds(self, model: nn.Module) -> None:
         """Note the tensors that a model holds beside its parameters, among which Python may choose."""
-        found = {id(t): weakref.ref(t) for module in model.modules() for t in _held(module)}
+        found = {id(t): weakref.ref(t) for module in model.modules() for t in _tensors_held(module)}
         known = self._lasting
         self._lasting = {
             key: ref for key, ref in found.items() if not known or (key in known and known[key]() is ref())
@@ -113,7 +113,7 @@ class Trace:
 
     def note(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         """A function was called, and this came out."""
-        known = _KNOWN.get(func) or _known(func)
+        known = _KNOWN.get(func) or _recognise(func)
         if out is None and args:
             out = args[0]  # written to
         single = isinstance(out, Tensor)
@@ -213,14 +213,14 @@ class Trace:
         return hash((tuple(t.shape), t.detach().cpu().contiguous().numpy().tobytes()))
 
 
-def _known(func: Any) -> _Function:
+def _recognise(func: Any) -> _Function:
     name = str(getattr(func, "__name__", "")).strip("_")
     like = name.startswith("new_") or name.endswith("_like")
     found = _Function(name in RECKONS, name in TAKES, name in RANDOM, like, name in ("get", "set"))
     return _KNOWN.setdefault(func, found)
 
 
-def _held(module: nn.Module) -> Iterable[Tensor]:
+def _tensors_held(module: nn.Module) -> Iterable[Tensor]:
     """Buffers, whole numbers, and tensors that stand beside one another: Python may take one or another."""
     values = vars(module)
     yield from (t for t in values["_buffers"].values() if t is not None)

@@ -92,10 +92,10 @@ def meaning(each: Waiting, tracker: Tracker, said: Sequence[Owners]) -> tuple[st
         return "", SORTED
     if noun == EXPERT and not choices.made_of(bit) & tracker.families.storages:  # as by a random rotation
         return "", UNCLEAR
-    return _judged(noun, each, uses, is_said, near)
+    return _judge(noun, each, uses, is_said, near)
 
 
-def _judged(noun: str, each: Waiting, uses: Collection[str], is_said: bool, near: bool) -> tuple[str, str]:
+def _judge(noun: str, each: Waiting, uses: Collection[str], is_said: bool, near: bool) -> tuple[str, str]:
     """What looks like units by what became of a choice: whether it is, by how the choice was made."""
     if noun == LATENT:
         return noun, ""

@@ -99,7 +99,7 @@ def birth(
     )
     kind = _Kind(depth, width, init, batch_norm)
     run = _dense_runs if x.ndim == 2 else _convolutional_runs
-    start = float(_spread(x.unsqueeze(0)))
+    start = float(_relative_spread(x.unsqueeze(0)))
     counted = [_count(levels, networks, len(x)) for networks, levels in run(x, kind, draws, generator)]
     dead_units, layers_off, dead_share, spread = (
         torch.cat(parts) for parts in zip(*counted, strict=True)
@@ -161,12 +161,12 @@ def _count(levels: Iterator[Tensor], networks: int, points: int) -> tuple[Tensor
         units.append((top.amax(1) <= 0).double().mean(1))
         gone |= top.amax(2) <= 0
         shares.append(gone.double().mean(1))
-        spreads.append(_spread(z))
+        spreads.append(_relative_spread(z))
     dead_units = torch.stack(units, 1)
     return dead_units, dead_units == 1, torch.stack(shares, 1), torch.stack(spreads, 1)
 
 
-def _spread(z: Tensor) -> Tensor:
+def _relative_spread(z: Tensor) -> Tensor:
     """The mean distance of the points [F, N, ...] from their mean, relative to size [F]; as in a census."""
     z = z.flatten(2)
     away = z - z[:, :1]

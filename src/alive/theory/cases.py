@@ -77,7 +77,7 @@ def _dense(weight: Tensor, bias: Tensor | None) -> Case:
 def _convolution(layer: Conv, size: Sequence[int] | None) -> list[Case]:
     """One case a distinct padding pattern; a pattern is a product of those of the axes."""
     kernel = tuple(layer.weight.shape[2:])
-    whole = _dense(_ungrouped(layer).flatten(1), layer.bias)
+    whole = _dense(_ungroup(layer).flatten(1), layer.bias)
     patterns = [_patterns(layer, axis, size) for axis in range(len(kernel))]
     made = []
     for chosen in product(*(pattern.items() for pattern in patterns)):
@@ -92,7 +92,7 @@ def _convolution(layer: Conv, size: Sequence[int] | None) -> list[Case]:
     return made
 
 
-def _ungrouped(layer: Conv) -> Tensor:
+def _ungroup(layer: Conv) -> Tensor:
     """The kernel [out, in, ...] with zeros where a group does not look."""
     weight = layer.weight.detach()
     out, each = weight.shape[0] // layer.groups, weight.shape[1]
@@ -106,7 +106,7 @@ def _ungrouped(layer: Conv) -> Tensor:
 def _patterns(layer: Conv, axis: int, size: Sequence[int] | None) -> dict[tuple[bool, ...], int]:
     """Along one axis: which kernel taps fall inside the image, and at how many output positions."""
     taps, stride, step = layer.kernel_size[axis], layer.stride[axis], layer.dilation[axis]
-    before, after = _padding(layer, axis)
+    before, after = _zeros_around(layer, axis)
     if not before and not after and size is None:
         return {(True,) * taps: 1}
     _expect_size(layer, size)
@@ -121,7 +121,7 @@ def _patterns(layer: Conv, axis: int, size: Sequence[int] | None) -> dict[tuple[
     return found
 
 
-def _padding(layer: Conv, axis: int) -> tuple[int, int]:
+def _zeros_around(layer: Conv, axis: int) -> tuple[int, int]:
     """Zeros put before and after the image along one axis."""
     if layer.padding == "same":  # torch puts the odd one behind
         total = layer.dilation[axis] * (layer.kernel_size[axis] - 1)

@@ -240,7 +240,7 @@ def _solve(case: Case, domain: Domain, cutoff: float, reach: float) -> _Guess:
     if done.x is None:
         return _Guess([Fraction()] * len(case.bias), [])
     multipliers = np.zeros(len(case.bias))
-    multipliers[live] = _polished(np.clip(-done.ineqlin.marginals, 0, None), weight, domain) * scale[:, 0]
+    multipliers[live] = _polish(np.clip(-done.ineqlin.marginals, 0, None), weight, domain) * scale[:, 0]
     found = [np.clip(done.x[:-1], domain.lo, domain.hi)]
     if done.fun < 0 and not (np.isfinite(domain.lo).all() and np.isfinite(domain.hi).all()):
         found.insert(0, _smallest(weight, bias, domain, done.fun))
@@ -248,7 +248,7 @@ def _solve(case: Case, domain: Domain, cutoff: float, reach: float) -> _Guess:
     return _Guess(fractions(multipliers.tolist()), [fractions(x.tolist()) for x in found])
 
 
-def _polished(multipliers: Array, weight: Array, domain: Domain) -> Array:
+def _polish(multipliers: Array, weight: Array, domain: Domain) -> Array:
     """Remove what the solver's tolerance left of multipliers'W along inputs without bound."""
     best = multipliers = np.where(multipliers > SMALL * multipliers.max(), multipliers, 0.0)
     for _ in range(3):

@@ -73,8 +73,8 @@ def decide(rows: Sequence[Sequence[Fraction]], limits: Sequence[Fraction]) -> De
         column = next((j for j in range(count) if table[place][j]), None)
         if column is not None:
             _pivot(table, costs, basis, place, column)
-    while (column := next((j for j in _allowed(count, inputs) if costs[j] > 0), None)) is not None:
-        _pivot(table, costs, basis, _leaving(table, basis, column, inputs, count), column)
+    while (column := next((j for j in _may_enter(count, inputs) if costs[j] > 0), None)) is not None:
+        _pivot(table, costs, basis, _find_leaving(table, basis, column, inputs, count), column)
     if costs[-1] < 0:  # the last entry holds minus the value reached
         y = [Fraction()] * count
         for place, column in enumerate(basis):
@@ -96,13 +96,13 @@ def _begin(rows: Sequence[Sequence[Fraction]], inputs: int) -> tuple[list[Row], 
     return table, [*range(count, count + inputs), count + inputs]
 
 
-def _allowed(count: int, inputs: int) -> Iterable[int]:
+def _may_enter(count: int, inputs: int) -> Iterable[int]:
     """Columns that may enter, in Bland's order: artificial variables never do."""
     yield from range(count)
     yield count + inputs
 
 
-def _leaving(table: list[Row], basis: list[int], column: int, inputs: int, count: int) -> int:
+def _find_leaving(table: list[Row], basis: list[int], column: int, inputs: int, count: int) -> int:
     """The row whose variable reaches zero first; among equals the smallest variable."""
     bound = [
         (row[-1] / row[column], basis[place])

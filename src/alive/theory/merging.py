@@ -53,7 +53,7 @@ def spreads(x: Tensor, *, depth: int, width: int, init: str) -> list[float] | No
         drawn = variances(init, width, scale)
         assert drawn is not None
         products = drawn.bias + drawn.weight * products
-        found.append(_spread(products))
+        found.append(_relative_spread(products))
         products, scale = width * _behind_relu(products), width
     return found
 
@@ -83,7 +83,7 @@ def _behind_relu(products: Tensor) -> Tensor:
     return both * (angle.sin() + (math.pi - angle) * angle.cos()) / (2 * math.pi)
 
 
-def _spread(products: Tensor) -> float:
+def _relative_spread(products: Tensor) -> float:
     """From all products of points: the mean distance from their mean, relative to size."""
     size, common = float(products.diagonal().mean()), float(products.mean())
     return math.sqrt(max(size - common, 0.0) / size) if size > 0 else 0.0

@@ -39,7 +39,7 @@ def capture(model: nn.Module, optimiser: optim.Optimizer, about: dict[str, Any])
             f"the model's state {strange[0]!r} is not a tensor and cannot be kept in a checkpoint",
             "Let the module give its extra state as a tensor, or train without a checkpoint",
         )
-    names = _optimised(model, optimiser)
+    names = _parameter_names(model, optimiser)
     kept = {
         names[index]: {key: _copy(value) for key, value in entry.items() if isinstance(value, Tensor)}
         for index, entry in optimiser.state_dict()["state"].items()
@@ -51,7 +51,7 @@ def capture(model: nn.Module, optimiser: optim.Optimizer, about: dict[str, Any])
 def restore(checkpoint: Checkpoint, model: nn.Module, optimiser: optim.Optimizer) -> None:
     """Put a checkpoint back into a model and an optimiser of the same architecture, and set the random generators."""
     _expect_same_architecture(checkpoint.model, model.state_dict())
-    names = _optimised(model, optimiser)
+    names = _parameter_names(model, optimiser)
     if names != checkpoint.about["optimised"]:
         raise AliveError(
             f"the checkpoint trained {len(checkpoint.about['optimised'])} parameters, the model trains {len(names)}",
@@ -60,7 +60,7 @@ def restore(checkpoint: Checkpoint, model: nn.Module, optimiser: optim.Optimizer
     model.load_state_dict(checkpoint.model)
     trained = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state = {
-        index: {key: _laid_out_as(parameter, value) for key, value in checkpoint.optimiser[name].items()}
+        index: {key: _lay_out_as(parameter, value) for key, value in checkpoint.optimiser[name].items()}
         for index, (name, parameter) in enumerate(zip(names, trained, strict=True))
         if name in checkpoint.optimiser
     }
@@ -104,7 +104,7 @@ def load_weights(model: nn.Module, path: str | PathLike[str]) -> str:
         resized(model, header[SHRUNK], _read(path)[1])
         return "cut to size, as alive shrink wrote it"
     wanted = model.state_dict()
-    kept, notes = _unwrapped(path, *_weights(path), wanted)
+    kept, notes = _unwrap(path, *_weights(path), wanted)
     _expect_same_architecture(kept, wanted, WEIGHTS)
     kinds = {(kept[name].dtype, value.dtype) for name, value in wanted.items() if kept[name].dtype != value.dtype}
     notes += [
@@ -138,9 +138,7 @@ def _is_of_torch(path: Path) -> bool:
     return first.startswith((b"PK\x03\x04", b"\x80")) and first[8:] != b"{"
 
 
-def _unwrapped(
-    path: Path, found: Any, notes: list[str], wanted: dict[str, Tensor]
-) -> tuple[dict[str, Tensor], list[str]]:
+def _unwrap(path: Path, found: Any, notes: list[str], wanted: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
     """The weights without the prefixes that DataParallel, torch.compile and trainers add."""
     if not (isinstance(found, dict) and found and all(isinstance(value, Tensor) for value in found.values())):
         held = ", ".join(map(str, list(found)[:5])) if isinstance(found, dict) else f"a {type(found).__name__}"
@@ -225,7 +223,7 @@ def _copy(value: Tensor) -> Tensor:
     return value.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
-def _laid_out_as(parameter: Tensor, value: Tensor) -> Tensor:
+def _lay_out_as(parameter: Tensor, value: Tensor) -> Tensor:
     """The value in the parameter's layout: fused optimisers pair the numbers of the two in the order of memory."""
     if value.shape != parameter.shape:
         return value
@@ -239,7 +237,7 @@ def _random_state() -> dict[str, Tensor]:
     return state
 
 
-def _optimised(model: nn.Module, optimiser: optim.Optimizer) -> list[str]:
+def _parameter_names(model: nn.Module, optimiser: optim.Optimizer) -> list[str]:
     """Names of the optimiser's parameters, in its order."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     return [names[id(parameter)] for group in optimiser.param_groups for parameter in group["params"]]

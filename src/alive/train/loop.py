@@ -103,7 +103,7 @@ def train(
         for watcher in watchers:
             at_end.callback(watcher.close)
         at_end.callback(model.train, model.training)
-        at_end.enter_context(_seeded(model, ranks.seed(settings.seed)))
+        at_end.enter_context(_seed(model, ranks.seed(settings.seed)))
         task, data = _task(model, data, loss, settings)
         run = _Run(model, data, task, settings, keep, ranks)
         kept_by = None if keep is None else repr(keep)
@@ -300,7 +300,7 @@ def _expect_fit(model: nn.Module, trained: int, data: Data, settings: Settings) 
 
 
 @contextmanager
-def _seeded(model: nn.Module, seed: int) -> Iterator[None]:
+def _seed(model: nn.Module, seed: int) -> Iterator[None]:
     """Seed what draws dropout masks, and give the caller's random state back."""
     devices = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
     with torch.random.fork_rng(devices=devices):

@@ -155,11 +155,11 @@ class Saver:
         """Write the checkpoint now."""
         place.seconds = self.seconds
         if self.path is not None and self.ranks.is_main:
-            about = self.identity | {"place": place.told()} | self._remembered()
+            about = self.identity | {"place": place.told()} | self._plain_memory()
             checkpoint.save(checkpoint.capture(*self.parts, about), self.path)
             self._saved = time.monotonic()
 
-    def _remembered(self) -> dict[str, Any]:
+    def _plain_memory(self) -> dict[str, Any]:
         """What the memory holds, which must be plain numbers."""
         if self.memory is None:
             return {}

@@ -81,7 +81,7 @@ def task_of(first: First, loss: str | Loss | None = None) -> Task:
     why = ""
     if loss is None:
         loss, why = _default(first.data, first.output)
-    task = _named(loss, first.data) if isinstance(loss, str) else _own(loss)
+    task = _by_name(loss, first.data) if isinstance(loss, str) else _own(loss)
     with torch.no_grad():
         task.loss(first.output, first.y)
     if task.name == "ce":
@@ -92,7 +92,7 @@ def task_of(first: First, loss: str | Loss | None = None) -> Task:
     return replace(task, said=tuple(each for each in said if each))
 
 
-def _named(name: str, data: Data) -> Task:
+def _by_name(name: str, data: Data) -> Task:
     """A task by the name of its loss."""
     if name == CLASSES.name:
         return CLASSES

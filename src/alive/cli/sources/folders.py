@@ -29,7 +29,7 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 
 def folder(source: str) -> Path:
     """The folder that `hf:folder` names; there must be a config.json in it."""
-    path = _cached(source.removeprefix(PREFIX)) or Path(source.removeprefix(PREFIX)).expanduser()
+    path = _find_in_cache(source.removeprefix(PREFIX)) or Path(source.removeprefix(PREFIX)).expanduser()
     if not (path / "config.json").is_file():
         what = f"{path} holds no config.json" if path.is_dir() else f"there is no folder {str(path)!r}"
         raise AliveError(
@@ -40,7 +40,7 @@ def folder(source: str) -> Path:
     return path
 
 
-def _cached(name: str) -> Path | None:
+def _find_in_cache(name: str) -> Path | None:
     """Where the offline cache keeps a model of that name, if it was ever downloaded; a folder here goes first."""
     if Path(name).expanduser().exists() or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?", name):
         return None

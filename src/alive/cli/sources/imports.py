@@ -111,10 +111,10 @@ def _module(place: str, here: Path) -> ModuleType:
         if file.is_file():
             return _of_file(file, place)
     _go_first(here)
-    return _imported(place)
+    return _import(place)
 
 
-def _imported(name: str, shown: str | None = None) -> ModuleType:
+def _import(name: str, shown: str | None = None) -> ModuleType:
     importlib.invalidate_caches()
     shown = shown or name
     try:
@@ -144,7 +144,7 @@ def _of_file(file: Path, name: str | None = None) -> ModuleType:
     _go_first(root)
     shown, dotted = name or file.name, ".".join(steps)
     if all(step.isidentifier() for step in steps) and not _is_taken(steps[0], root) and _is_found(dotted, file):
-        found = _imported(dotted, shown)
+        found = _import(dotted, shown)
         if _file_of(found) == file:
             return found
     return _under_alias(file, root, steps, shown)
@@ -200,7 +200,7 @@ def _under_alias(file: Path, root: Path, steps: list[str], shown: str) -> Module
         except BaseException:
             del sys.modules[alias]
             raise
-    return _imported(".".join([alias, *steps[1:]]), shown) if is_package and steps[1:] else sys.modules[alias]
+    return _import(".".join([alias, *steps[1:]]), shown) if is_package and steps[1:] else sys.modules[alias]
 
 
 def _go_first(folder: Path) -> None:

@@ -64,7 +64,7 @@ def maker(source: str, args: Sequence[str] = (), *, init: str = "glorot", batch_
         depth, width = _size(source)
         options: dict[str, Any] = {"depth": depth, "width": width, "batch_norm": batch_norm, "init": init}
         return Maker(source, partial(_rectangle, source, **options), own=False)
-    given = _parsed(args)
+    given = _parse(args)
     if init != "glorot" or batch_norm:
         raise AliveError(
             "--init and --batch-norm are for networks by depth x width",
@@ -100,7 +100,7 @@ def _program(source: str) -> nn.Module:
     return from_onnx(source) if Path(source).suffix.lower() == ".onnx" else from_exported(source)
 
 
-def _parsed(args: Sequence[str]) -> dict[str, Any]:
+def _parse(args: Sequence[str]) -> dict[str, Any]:
     """Each k=v with v as Python writes it, or as text."""
     found: dict[str, Any] = {}
     for text in args:

@@ -44,7 +44,7 @@ def rows(z_at, y_at, units_at, points_at, N, P, C, numbers, single, needs_grad):
         _relu(z, carray(ints(y_at, numbers), (size,)), wide, keys, points)
     else:
         _read(z, wide, keys, points)
-    units = _folded(keys, wide, C)
+    units = _fold(keys, wide, C)
     missed = slacks(units, units_at, numbers) + slacks(points, points_at, numbers)
     if not missed or not needs_grad:
         return NOTHING, np.empty(0, np.uint8)
@@ -80,7 +80,7 @@ def width(P, C):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _folded(keys, wide, C):  # type: ignore[no-untyped-def]
+def _fold(keys, wide, C):  # type: ignore[no-untyped-def]
     """The ends [2, C] of units, of which each stands in several columns."""
     units = keys[:, :C].copy()
     for c in range(C, wide):

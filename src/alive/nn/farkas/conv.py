@@ -71,10 +71,10 @@ class FarkasConv(Weighted):
 
     def forward(self, x: Tensor) -> Tensor:
         """Pre-activations [N, out_channels, ...]."""
-        x, padding = self._padded(x)
+        x, padding = self._pad(x)
         if self.groups == 1:
             return self._convolve(x, *self.rows(), padding, 1)
-        weight, bias, missing = self._grouped_rows()
+        weight, bias, missing = self._group_rows()
         y = self._convolve(x, weight, bias, padding, self.groups)
         row, b_eff = self._extra_row(), effective_bias(self.bias, self.mu, self.rule)
         extra = self._convolve(x, row.to(weight.dtype), b_eff, padding, 1)
@@ -85,7 +85,7 @@ class FarkasConv(Weighted):
     def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor, padding: Any, groups: int) -> Tensor:
         return CONVOLVE[self.dims](x, weight, bias.to(weight.dtype), self.stride, padding, self.dilation, groups)
 
-    def _padded(self, x: Tensor) -> tuple[Tensor, Any]:
+    def _pad(self, x: Tensor) -> tuple[Tensor, Any]:
         """The input and the zeros still to be added: torch convolves with zeros only, other modes pad first."""
         if self.padding_mode == "zeros" or self.padding == "valid":
             return x, self.padding
@@ -97,7 +97,7 @@ class FarkasConv(Weighted):
         flat = [side for pair in reversed(sides) for side in pair]
         return F.pad(x, flat, mode=self.padding_mode), 0
 
-    def _grouped_rows(self) -> tuple[Tensor, Tensor, int]:
+    def _group_rows(self) -> tuple[Tensor, Tensor, int]:
         """Rows and biases that fill the groups evenly: a row of zeros stands where the extra unit will be."""
         missing = -(self.units - 1) % self.groups  # 0 or 1
         if not missing:
@@ -107,7 +107,7 @@ class FarkasConv(Weighted):
 
     def _extra_row(self) -> Tensor:
         """Kernel [1, in_channels, ...] of the extra unit: each group's columns are minus the mixture of its rows."""
-        weight, _, missing = self._grouped_rows()
+        weight, _, missing = self._group_rows()
         mu = self.mu
         if isinstance(mu, Tensor) and missing:
             mu = inserted(mu, torch.zeros_like(mu[:1]), self.place)
@@ -138,7 +138,7 @@ class FarkasConv(Weighted):
     def _dense_rows(self) -> tuple[Tensor, Tensor]:
         if self.groups == 1:
             return self.rows()
-        even, _, missing = self._grouped_rows()
+        even, _, missing = self._group_rows()
         dense = even.new_zeros(len(even), self.in_channels, *self.kernel_size)
         width = self.in_channels // self.groups
         for group, (into, rows) in enumerate(zip(dense.chunk(self.groups), even.chunk(self.groups), strict=True)):

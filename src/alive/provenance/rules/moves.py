@@ -149,14 +149,14 @@ def _units_of(parts: Sequence[Tensor], owners: Sequence[Owners], dim: int, famil
         return [units[-1]] * len(units)
     if not _overlap(named):
         kin = {families.of(int(names.max())).start for names in named if len(names)}
-        return _renamed(units, named, families) if len(kin) > 1 else units
+        return _rename(units, named, families) if len(kin) > 1 else units
     if not any(dim in varying(unit) for unit in units) or len(set(map(storage_id, parts))) == 1:
         return units
     rows = [names_of(point) for point in points]
     if all(map(len, rows)) and not _overlap(rows):
         return units
     if all(torch.equal(x, own[0]) for own in (named, rows) for x in own):
-        return _renamed(units, named, families)
+        return _rename(units, named, families)
     return None
 
 
@@ -166,14 +166,14 @@ def _overlap(named: Sequence[Tensor]) -> bool:
     return len(every) != len(every.unique())
 
 
-def _renamed(units: Sequence[Tensor], named: Sequence[Tensor], families: Families) -> list[Tensor]:
+def _rename(units: Sequence[Tensor], named: Sequence[Tensor], families: Families) -> list[Tensor]:
     """New names for the units of each part, told by all that lie there, as one of them may be left empty."""
     runs = [families.runs(names) for names in named]
     beside = frozenset(runs)
-    return [_claimed(unit, own, beside, families) for unit, own in zip(units, runs, strict=True)]
+    return [_claim(unit, own, beside, families) for unit, own in zip(units, runs, strict=True)]
 
 
-def _claimed(unit: Tensor, runs: Runs | None, beside: frozenset[Runs | None], families: Families) -> Tensor:
+def _claim(unit: Tensor, runs: Runs | None, beside: frozenset[Runs | None], families: Families) -> Tensor:
     real = (unit >= 0) & (unit != LOST)
     names, inverse = unit[real].unique(return_inverse=True)
     new = unit.clone()

@@ -39,11 +39,11 @@ def indexed(op: Op, families: Families) -> Results:
     if not o.data and not any(a.data for a in asked):
         return op.plain(out.ndim)
     if not o.data:
-        return _looked_up(op, x, indices, out)
-    moved = both(o, lambda owner: _taken(op, owner, x, indices, out))
+        return _look_up(op, x, indices, out)
+    moved = both(o, lambda owner: _take(op, owner, x, indices, out))
     by_data = any(a.data for a in asked)
     if by_data and not any(i.dtype in (torch.bool, torch.uint8) for i in indices if i is not None):
-        moved = _given(moved, _asking(op, indices, out), asked)
+        moved = _give(moved, _who_asks(op, indices, out), asked)
     at = [d for d, i in enumerate(indices) if i is not None]
     chosen = set(_index_axes(op["indices"], lambda i: op.asked(i).data))
     picked, placed = (bool(chosen & set(varying(owner))) for owner in (o.unit, o.point))
@@ -59,7 +59,7 @@ def _is_whole(indices: Sequence[Tensor | None], x: Tensor) -> bool:
     return len(given) > 1 and all(i.dtype == torch.long for _, i in given) and all(ends)
 
 
-def _taken(op: Op, owner: Tensor, x: Tensor, indices: Sequence[Tensor | None], out: Tensor) -> Tensor:
+def _take(op: Op, owner: Tensor, x: Tensor, indices: Sequence[Tensor | None], out: Tensor) -> Tensor:
     """The owner of x[i]; where rows of one axis are taken, unfolded along no axis on which it does not vary."""
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     if len(given) == 1 and given[0][1].ndim == 1 and out.numel():
@@ -79,14 +79,14 @@ def _index_axes(indices: Sequence[Tensor | None], counts: Callable[[Tensor], boo
     return axes
 
 
-def _looked_up(op: Op, x: Tensor, indices: Sequence[Tensor | None], out: Tensor) -> Owners:
+def _look_up(op: Op, x: Tensor, indices: Sequence[Tensor | None], out: Tensor) -> Owners:
     if any(i.dtype in (torch.bool, torch.uint8) for i in indices if i is not None):
         return op.lost(out.ndim, "a mask made of the data chooses among weights")
     owners = [op.of(i) for i in op["indices"] if i is not None]
-    return op.made(_asking(op, indices, out), nobody(out.ndim), *(o for o in owners if o.data))
+    return op.made(_who_asks(op, indices, out), nobody(out.ndim), *(o for o in owners if o.data))
 
 
-def _asking(op: Op, indices: Sequence[Tensor | None], out: Tensor) -> Tensor:
+def _who_asks(op: Op, indices: Sequence[Tensor | None], out: Tensor) -> Tensor:
     """The points whose indices tell which rows are taken, where the rows lie in the result."""
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     width = max(i.ndim for _, i in given)
@@ -101,7 +101,7 @@ def _asking(op: Op, indices: Sequence[Tensor | None], out: Tensor) -> Tensor:
     return point
 
 
-def _given(o: Owners, point: Tensor, asking: Sequence[Owners]) -> Owners:
+def _give(o: Owners, point: Tensor, asking: Sequence[Owners]) -> Owners:
     """What several points made, as the rows of all values there are, belongs to the point that takes it."""
     if not bool((o.point == MANY).any()):
         return o
@@ -129,7 +129,7 @@ def gathered(op: Op, families: Families) -> Results:
     if asked.data and index.ndim:
         at = dim % out.ndim
         own = asked.point if op.name == "gather" else asked.point.view((1,) * at + (-1,) + (1,) * (out.ndim - at - 1))
-        moved = _given(moved, own, [asked])
+        moved = _give(moved, own, [asked])
     picked, placed = (asked.data and x.ndim > 0 and varies(owner, dim % x.ndim) for owner in (o.unit, o.point))
     along = dim % max(x.ndim, 1) in spread(o.point)
     result = moved._replace(placed=o.placed or placed or picked, picked=o.picked or picked, moved=o.moved or along)
@@ -158,14 +158,14 @@ def bagged(op: Op, families: Families) -> Results:
     if not op.of(weight).weight or ids.ndim != 1 or not out.numel():
         return [op.lost(out.ndim), *rest]
     bag = torch.searchsorted(here(offsets)[: out.shape[0]].contiguous(), torch.arange(len(ids)), right=True) - 1
-    point = _gathered_sum(
+    point = _gather_sum(
         torch.full((out.shape[0],), NONE, dtype=torch.int32), bag, asked.point.expand(ids.shape)
     ).unsqueeze(1)
     unit = families.fresh(op, weight, out.shape[-1], out.ndim, 1)
     return [op.made(point, unit, asked), *rest]
 
 
-def _gathered_sum(base: Tensor, index: Tensor, owner: Tensor) -> Tensor:
+def _gather_sum(base: Tensor, index: Tensor, owner: Tensor) -> Tensor:
     """Owner of a sum over the entries that fall into one place, the base among them."""
     high = base.scatter_reduce(0, index, owner, "amax")
     named = torch.where(owner < 0, high[index], owner)
@@ -271,7 +271,7 @@ def put(op: Op, families: Families) -> Results:
         shape = base[tuple(slice(None) if i is None else i for i in indices)].shape
         if op["accumulate"]:
             flat = torch.arange(x.numel()).view(x.shape)[tuple(slice(None) if i is None else i for i in indices)]
-            return _gathered_sum(base.flatten(), flat.flatten(), given.expand(v.shape).expand(shape).flatten()).view(
+            return _gather_sum(base.flatten(), flat.flatten(), given.expand(v.shape).expand(shape).flatten()).view(
                 x.shape
             )
         return base.index_put(indices, given.expand(v.shape).expand(shape))

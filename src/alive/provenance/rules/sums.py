@@ -24,13 +24,13 @@ def summed_over(op: Op, families: Families) -> Results:
     axes = list(range(x.ndim)) if dim is None or dim == [] else [dim] if isinstance(dim, int) else list(dim)
     axes = [axis % x.ndim for axis in axes] if x.ndim else []
     keep = bool(op["keepdim"]) if "keepdim" in op else False
-    result = both(o, lambda owner: _summed(owner, axes, keep))
+    result = both(o, lambda owner: _sum(owner, axes, keep))
     if (kept := families.of_sum(o.unit, axes)) is not None:
-        result = result._replace(unit=_summed(kept, axes, keep), pure=True, picked=False)
+        result = result._replace(unit=_sum(kept, axes, keep), pure=True, picked=False)
     return [result if t.is_floating_point() or t.is_complex() else result._replace(unit=nobody(t.ndim)) for t in outs]
 
 
-def _summed(owner: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
+def _sum(owner: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
     owner = reduced(owner, axes)
     return owner if keep or not axes else owner.squeeze(tuple(axes))
 

@@ -60,7 +60,7 @@ def product_of(op: Op, a: Tensor, b: Tensor, families: Families) -> Owners:
     A, B = op.of(a), op.of(b)
     ndim = a.ndim
     if A.noise != B.noise and (A.weight or B.weight) and not (A.data or B.data):
-        A, B = (_drawn(o) if o.noise and not o.weight else o for o in (A, B))
+        A, B = (_draw(o) if o.noise and not o.weight else o for o in (A, B))
     if not (A.data or B.data):
         result = op.plain(ndim)
         if A.weight == B.weight:
@@ -90,7 +90,7 @@ def product_of(op: Op, a: Tensor, b: Tensor, families: Families) -> Owners:
     if A.data and B.data and (A.choice or B.choice) and a.numel() * b.shape[-1] <= MOST:
         left = A.choice > 0
         mine, other = (A.point, B.point) if left else (B.point.mT, A.point.mT)
-        sent = _sent(here(a if left else b.mT) != 0, mine, other)
+        sent = _send(here(a if left else b.mT) != 0, mine, other)
         return op.made(sent if left else sent.mT, unit, *operands, placed=True)
     return op.made(point, unit, *operands)
 
@@ -100,7 +100,7 @@ def _is_row(point: Tensor) -> bool:
     return point.ndim == 3 and (point.shape[0] > 1 or point.numel() == 1)
 
 
-def _sent(chosen: Tensor, mine: Tensor, other: Tensor) -> Tensor:
+def _send(chosen: Tensor, mine: Tensor, other: Tensor) -> Tensor:
     """The points of rows [..., i, j] that are sums of the rows [..., k, j] that were chosen for them [..., i, k]."""
     alone = mine.unsqueeze(-1) if mine.shape[-1] == 1 else torch.full((), NONE, dtype=mine.dtype)
     both = torch.where(chosen.unsqueeze(-1), joined(mine.unsqueeze(-1), other.unsqueeze(-3)), alone)
@@ -121,7 +121,7 @@ def _as_weight(o: Owners, data: Owners, axis: int) -> bool:
     return at not in spread(data.point) and (units == [at] or (axis == -1 and not units))
 
 
-def _drawn(o: Owners) -> Owners:
+def _draw(o: Owners) -> Owners:
     """Numbers drawn in the pass, as a generator is fed with: of no point."""
     why = "what they are made of was drawn in the pass, and belongs to no point"
     return o._replace(point=nobody(o.point.ndim, MANY), data=True, noise=False, why=why)
@@ -158,7 +158,7 @@ def linear(op: Op, families: Families) -> Results:
     X, W = op.of(x), op.of(w)
     out = op.outputs()[0]
     if X.noise and not X.data and W.weight:
-        X = _drawn(X)
+        X = _draw(X)
     if not X.data and not W.data:
         return op.plain(out.ndim)
     if not (W.weight or _as_weight(W, X, -1)):
@@ -173,7 +173,7 @@ def convolved(op: Op, families: Families) -> Results:
     X, W = op.of(x), op.of(w)
     out = op.outputs()[0]
     if X.noise and not X.data and W.weight:
-        X = _drawn(X)
+        X = _draw(X)
     if not X.data and not W.data:
         return op.plain(out.ndim)
     point = _channels(_in_space(X.point, op), out.shape[1], groups)

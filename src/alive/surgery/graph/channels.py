@@ -417,7 +417,7 @@ class Reading:
     def _step(self, node: fx.Node, kind: str, source: Any = None) -> None:
         """Channels that go through a step, each by itself."""
         source = node.args[0] if source is None else source
-        after = _moved(node, source, self.layouts[source])
+        after = _move(node, source, self.layouts[source])
         why = f"{node.name} moves its channels apart" if after is None else ""
         if name_of(node) == "prelu":
             why = why or self._slopes(node, source)
@@ -546,12 +546,12 @@ def _numbers(args: tuple[Any, ...], place: int) -> list[Any]:
     return [leaf for leaf in tree_leaves(args[place]) if isinstance(leaf, int)] if len(args) > place else []
 
 
-def _moved(node: fx.Node, source: fx.Node, layout: Layout) -> Layout | None:
+def _move(node: fx.Node, source: fx.Node, layout: Layout) -> Layout | None:
     """Where the channels lie after a step; None if they are no longer runs on one axis."""
     name = name_of(node)
     before, after = (list(n.meta["val"].shape) for n in (source, node))
     if name in SHAPES:
-        return _viewed(layout, before, after)
+        return _view(layout, before, after)
     if name == "permute":
         order: Any = node.args[1]
         return Layout([axis % len(before) for axis in order].index(layout.axis), layout.channels, layout.block)
@@ -565,7 +565,7 @@ def _moved(node: fx.Node, source: fx.Node, layout: Layout) -> Layout | None:
     return layout
 
 
-def _viewed(layout: Layout, before: list[int], after: list[int]) -> Layout | None:
+def _view(layout: Layout, before: list[int], after: list[int]) -> Layout | None:
     """A view keeps runs of channels where it cuts the shape at the same place."""
     ahead, behind = prod(before[: layout.axis]), prod(before[layout.axis :])
     for axis, size in enumerate(after):

@@ -46,8 +46,8 @@ def graph_of(module: nn.Module, path: str) -> fx.Graph:
     absent: dict[str, Any] = {name: None for name, each in parameters.items() if each.default is None}
     before = _generators()
     try:
-        other, graph = (_traced(module, training=training) for training in (not module.training, module.training))
-        without = _traced(module, training=module.training, given=absent)
+        other, graph = (_trace(module, training=training) for training in (not module.training, module.training))
+        without = _trace(module, training=module.training, given=absent)
         after = _generators()
         drew = not torch.equal(before[0], after[0]) or str(before[1:]) != str(after[1:])
         steady = not drew and other.python_code("self").src == graph.python_code("self").src
@@ -72,7 +72,7 @@ def graph_of(module: nn.Module, path: str) -> fx.Graph:
     return graph
 
 
-def _traced(module: nn.Module, *, training: bool, given: dict[str, None] | None = None) -> fx.Graph:
+def _trace(module: nn.Module, *, training: bool, given: dict[str, None] | None = None) -> fx.Graph:
     was = module.training
     try:
         module.training = training  # its own flag alone: children are not entered

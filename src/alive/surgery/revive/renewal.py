@@ -93,7 +93,7 @@ class Renewal(Watcher, ABC):
             if target.name not in given and reading is None:
                 call = Calls(data, self._root).first()
                 reading = Wired.of(self._root, call.rows(torch.arange(min(call.points, POINTS))))
-            wires = declared(given[target.name]) if target.name in given else _followed(reading, target.made_by)
+            wires = declared(given[target.name]) if target.name in given else _follow(reading, target.made_by)
             if isinstance(wires, str) or wires.units(self._root) != target.count:
                 self.left[target.label] = wires if isinstance(wires, str) else "only a part of its units is counted"
             else:
@@ -163,7 +163,7 @@ class Renewal(Watcher, ABC):
         return sizes / mean if mean > 0 else sizes
 
 
-def _followed(reading: Wired | None, made_by: str) -> Wires | str:
+def _follow(reading: Wired | None, made_by: str) -> Wires | str:
     assert reading is not None
     return wires_of(reading, made_by)
 

@@ -116,16 +116,16 @@ def by_loss(bench: Bench, wires: Wires, units: Tensor, points: Points) -> None:
         if tensor.ndim < 2:
             bench.write(part, units, 0.0)
         else:
-            bench.write(part, units, _pointed(tensor, part, units, towards, SHARE_OF_NORM))
+            bench.write(part, units, _point(tensor, part, units, towards, SHARE_OF_NORM))
     for part in wires.each:
         bench.write(part, units, bench.drawn(part))
     for part in wires.out:
         tensor = tensor_of(bench.model, part.name)
         fits = tensor.ndim == 2 and part.block == 1 and tensor.shape[1 - part.axis] == towards.shape[1]
-        bench.write(part, units, _pointed(tensor, part, units, towards, 1.0) if fits else 0.0)
+        bench.write(part, units, _point(tensor, part, units, towards, 1.0) if fits else 0.0)
 
 
-def _pointed(tensor: Tensor, part: Part, units: Tensor, towards: Tensor, share: float) -> Tensor:
+def _point(tensor: Tensor, part: Part, units: Tensor, towards: Tensor, share: float) -> Tensor:
     """The whole weight, in which the units point towards given directions with a share of the others' mean norm."""
     if tensor.ndim != 2 or part.block != 1 or tensor.shape[1 - part.axis] != towards.shape[1]:
         raise AliveError(

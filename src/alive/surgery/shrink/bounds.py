@@ -109,8 +109,8 @@ class Variables:
         lo, hi = self.lo[: len(factors)], self.hi[: len(factors)]
         up, down = factors.clamp(min=0), factors.clamp(max=0)
         return Range(
-            _lowered(constant + lo @ up + hi @ down, constant.abs() + lo.abs() @ up - hi.abs() @ down, factors),
-            -_lowered(-constant - hi @ up - lo @ down, constant.abs() + hi.abs() @ up - lo.abs() @ down, factors),
+            _lower(constant + lo @ up + hi @ down, constant.abs() + lo.abs() @ up - hi.abs() @ down, factors),
+            -_lower(-constant - hi @ up - lo @ down, constant.abs() + hi.abs() @ up - lo.abs() @ down, factors),
         )
 
     def _above(self, factors: Tensor, constant: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ def _longer(x: Tensor, more: int) -> Tensor:
     return nn.functional.pad(x, (0, 0, 0, more)) if more > 0 else x
 
 
-def _lowered(value: Tensor, size: Tensor, factors: Tensor) -> Tensor:
+def _lower(value: Tensor, size: Tensor, factors: Tensor) -> Tensor:
     """A lower bound moved down; a sum without factors is a constant, and one of zeros is zero."""
     varies = (factors != 0).any(0)
     return torch.where(varies, value - OUTWARD * size, value)

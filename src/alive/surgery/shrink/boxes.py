@@ -82,12 +82,12 @@ def _sides(box: Any, shape: torch.Size) -> tuple[Tensor, Tensor]:
         return lo.expand(shape).clone(), hi.expand(shape).clone()
     except (RuntimeError, TypeError, ValueError):
         raise AliveError(
-            f"a box is (lo, hi), numbers or tensors of the shape of a point {list(shape)}, got {_said(box)}",
+            f"a box is (lo, hi), numbers or tensors of the shape of a point {list(shape)}, got {_in_words(box)}",
             'Write box=(0.0, 1.0), or box="data" for the range of the data',
         ) from None
 
 
-def _said(box: Any) -> str:
+def _in_words(box: Any) -> str:
     if isinstance(box, tuple | list):
         return f"({', '.join(str(list(s.shape)) if isinstance(s, Tensor) else repr(s) for s in box)})"
     return repr(box)

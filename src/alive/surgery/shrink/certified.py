@@ -99,7 +99,7 @@ class Prover:
             return self._constant(target, args, kwargs)
         if name in ("softmax", "_softmax"):
             nothing = torch.zeros(node.meta["val"].shape, dtype=torch.float64)
-            return self._boxed(Range(nothing, nothing + 1))  # whatever it reads
+            return self._in_a_box(Range(nothing, nothing + 1))  # whatever it reads
         if any(leaf is UNKNOWN for leaf in leaves):
             return (UNKNOWN,) * 3 if name == NORM else UNKNOWN
         if name in CATS:
@@ -110,7 +110,7 @@ class Prover:
         if name in ("add", "sub") and len(known) == 2 and not kwargs:
             other = (known[1].range.lo, known[1].range.hi)[:: 1 if name == "add" else -1]
             ends = _outward(target(x.range.lo, other[0]), target(x.range.hi, other[1]))
-            return self._formed(Range(*ends), target, known)
+            return self._with_form(Range(*ends), target, known)
         if len(known) > 1:
             return UNKNOWN
         if name in SUMS:
@@ -130,12 +130,12 @@ class Prover:
         if name == "batch_norm" or (name in TIES and not kwargs):
             return self._rising(x, step, affine=True)
         if kind == "same":  # linear, with factors that are not negative
-            return self._formed(Range(step(x.range.lo), step(x.range.hi)), step, known)
+            return self._with_form(Range(step(x.range.lo), step(x.range.hi)), step, known)
         if kind == "mean":
-            return self._formed(Range(*_outward(step(x.range.lo), step(x.range.hi))), step, known)
+            return self._with_form(Range(*_outward(step(x.range.lo), step(x.range.hi))), step, known)
         if kind == "max":
-            return self._boxed(Range(step(x.range.lo), step(x.range.hi)))
-        return self._boxed(self._rising(x, step, affine=False).range) if name in RISING else UNKNOWN
+            return self._in_a_box(Range(step(x.range.lo), step(x.range.hi)))
+        return self._in_a_box(self._rising(x, step, affine=False).range) if name in RISING else UNKNOWN
 
     def _constant(self, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
@@ -146,7 +146,7 @@ class Prover:
     def _sum(self, x: Value, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         weight, bias, more = args[1], args[2] if len(args) > 2 else kwargs.get("bias"), args[3:]
         ends = weighted(lambda v, w, b: target(v, w, b, *more), x.range, weight, bias)
-        return self._formed(ends, lambda v: target(v, weight, bias, *more), [x])
+        return self._with_form(ends, lambda v: target(v, weight, bias, *more), [x])
 
     def _cat(self, parts: list[Any], axis: int) -> Value:
         """Values, and constants among them, one behind the other."""
@@ -157,15 +157,15 @@ class Prover:
             return torch.cat([next(left) if isinstance(part, Value) else part for part in parts], axis)
 
         ends = Range(step(*(value.range.lo for value in known)), step(*(value.range.hi for value in known)))
-        return self._formed(ends, step, known)
+        return self._with_form(ends, step, known)
 
     def _rising(self, x: Value, step: Any, *, affine: bool) -> Value:
         """A step on every entry by itself that rises or falls all the way."""
         ends = torch.stack([step(x.range.lo), step(x.range.hi)])
         made = Range(*_outward(ends.amin(0), ends.amax(0)))
-        return self._formed(made, step, [x]) if affine else Value(made)
+        return self._with_form(made, step, [x]) if affine else Value(made)
 
-    def _formed(self, ends: Range, step: Any, given: list[Value]) -> Value:
+    def _with_form(self, ends: Range, step: Any, given: list[Value]) -> Value:
         """A value with its form, if all it comes from have one and it does not become too large."""
         forms: list[Form | Tensor] = [value.form for value in given if value.form is not None]
         if len(forms) < len(given) or len(self.variables) * ends.lo.numel() > MOST:
@@ -173,7 +173,7 @@ class Prover:
         form = through(step, forms, len(self.variables))
         return Value(_where_still(form, ends), form)
 
-    def _boxed(self, found: Range) -> Value:
+    def _in_a_box(self, found: Range) -> Value:
         """A value of which only the range is known, as new variables."""
         count = found.lo.numel()
         if (len(self.variables) + count) * count > MOST:
@@ -196,7 +196,7 @@ class Prover:
         if layout is not None:
             self._judge(node, x, pieces, layout, plain, found)
             x.range = found
-        slopes = _laid_out(pieces.slopes, layout, found.lo)
+        slopes = _lay_out(pieces.slopes, layout, found.lo)
         tops = [_apply(pieces, slopes, end) for end in (found.lo, found.hi)]
         for knot in pieces.knots:
             inside = (found.lo < knot) & (found.hi > knot)
@@ -222,10 +222,10 @@ class Prover:
             how = "undecided"
             if x.form is not None and may_go and monotonic() < self.deadline:
                 share = monotonic() + (until - monotonic()) / (len(open_) - done)
-                how = self._split(x.form, found, pieces, layout, channel, int(maybe[channel]), share)
+                how = self._prove_by_branches(x.form, found, pieces, layout, channel, int(maybe[channel]), share)
             self.counts[how] += 1
 
-    def _split(
+    def _prove_by_branches(
         self, form: Form, found: Range, pieces: Pieces, layout: Layout, channel: int, piece: int, until: float
     ) -> str:
         """Prove by branches that a channel stays in a piece at all its positions; then its range is that piece."""
@@ -285,7 +285,7 @@ def _outward(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
     return lo - slack, hi + slack
 
 
-def _laid_out(slopes: Tensor, layout: Layout | None, like: Tensor) -> list[Tensor]:
+def _lay_out(slopes: Tensor, layout: Layout | None, like: Tensor) -> list[Tensor]:
     """The slope of every entry in each piece."""
     if slopes.shape[1] == 1 or layout is None:
         return [slope.expand(like.shape) for slope in slopes[:, 0]]

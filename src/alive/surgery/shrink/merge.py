@@ -58,7 +58,7 @@ def merge_linear(reading: Reading, space: Space, ends: Ends) -> list[Gone]:
     tolerance = same_scale(reading)
     rows = found.gains if found.movable else torch.cat([found.gains, found.shifts[:, None]], 1)
     basis = independent(rows, tolerance)
-    seen = _factored(_read(space, found), rows, tolerance, fewer_than=len(basis)) if _can_mix(found) else None
+    seen = _factor(_read(space, found), rows, tolerance, fewer_than=len(basis)) if _can_mix(found) else None
     if seen is not None:
         return _mix(reading, space, found, seen, ends)
     if len(basis) < len(found.places):
@@ -177,7 +177,7 @@ class Factors:
     mixing: Tensor
 
 
-def _factored(read: Tensor, rows: Tensor, tolerance: float, *, fewer_than: int) -> Factors | None:
+def _factor(read: Tensor, rows: Tensor, tolerance: float, *, fewer_than: int) -> Factors | None:
     """The factors, if there are fewer than so many."""
     if min(len(read), rows.shape[1]) >= fewer_than and fewer_than > 512:
         return None  # nothing makes a low rank likely, and it would take long to look

@@ -87,7 +87,7 @@ def shrink(
         before = {layer.path: _sizes(layer) for layer in reading.layers}
         proofs, stirred, free = None, None, dict[tuple[str, int], float]()
         if region is None:
-            ends, stirred = _seen(reading, judged, None if held_out is None else Calls(held_out, root), at_once)
+            ends, stirred = _see(reading, judged, None if held_out is None else Calls(held_out, root), at_once)
             free = margins(reading, ends)
         else:
             ends = provoke(reading, region, chain(judged, calls), at_once)
@@ -122,7 +122,7 @@ def shrink(
     return Shrunk(small, report)
 
 
-def _seen(
+def _see(
     reading: Reading, judged: Iterable[Call], others: Iterable[Call] | None, size: int
 ) -> tuple[Ends, Stirred | None]:
     """Extremes over all points; and of the units that are quiet on these, or on nine tenths, how many others wake."""

@@ -82,9 +82,9 @@ def resized(model: nn.Module, header: str, state: dict[str, Tensor]) -> nn.Modul
             raise AliveError(
                 f"the weights are of another network: there is no {named(path)}", "Build it as it was before"
             ) from None
-        if type(old).__name__ == name and type(old) in SIZED and shape_of(old) == _untupled(given):
+        if type(old).__name__ == name and type(old) in SIZED and shape_of(old) == _as_json(given):
             continue  # as it was: what is tied to others stays tied
-        made = _made(name, given)
+        made = _make(name, given)
         sizes = {f"{path}.{key}".removeprefix("."): value.shape for key, value in made.state_dict().items()}
         if any(key not in state or state[key].shape != size for key, size in sizes.items()):
             raise AliveError(
@@ -111,10 +111,10 @@ def shapes(model: nn.Module) -> dict[str, tuple[str, dict[str, Any]]]:
 def shape_of(module: nn.Module) -> dict[str, Any]:
     """What a layer is made with."""
     bias = {"bias": module.bias is not None} if isinstance(module, LAYERS) else {}
-    return _untupled(arguments(module) | bias)
+    return _as_json(arguments(module) | bias)
 
 
-def _untupled(given: dict[str, Any]) -> dict[str, Any]:
+def _as_json(given: dict[str, Any]) -> dict[str, Any]:
     """Arguments as JSON has them."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
 
@@ -128,7 +128,7 @@ def fit_config(model: nn.Module) -> str:
     if not hasattr(config, "to_dict") or not hasattr(model, "save_pretrained"):
         return ""
     here = {name: value.shape for name, value in model.state_dict().items()}
-    known = _built(model, config)
+    known = _build_sizes(model, config)
     if here == known:
         return ""
     if here.keys() != known.keys():
@@ -170,11 +170,11 @@ def _mends(model: nn.Module, trial: Any, name: str, after: int, here: dict[str, 
 
 def _wrong(model: nn.Module, config: Any, here: dict[str, torch.Size]) -> int:
     """How many tensors of what a configuration builds are of another size."""
-    built = _built(model, config)
+    built = _build_sizes(model, config)
     return sum(built.get(name) != size for name, size in here.items())
 
 
-def _built(model: nn.Module, config: Any) -> dict[str, torch.Size]:
+def _build_sizes(model: nn.Module, config: Any) -> dict[str, torch.Size]:
     """The sizes of what the model's class makes of a configuration; none if it cannot."""
     try:
         with torch.device("meta"):
@@ -183,7 +183,7 @@ def _built(model: nn.Module, config: Any) -> dict[str, torch.Size]:
         return {}
 
 
-def _made(name: str, given: dict[str, Any]) -> nn.Module:
+def _make(name: str, given: dict[str, Any]) -> nn.Module:
     kinds: dict[str, Any] = {kind.__name__: kind for kind in SIZED}
     if name not in kinds or not {*ARGUMENTS[name]} <= {*given} <= {*ARGUMENTS[name], "bias"}:
         raise AliveError(f"the file names a layer {name!r} that alive shrink does not write", "Write it anew")
