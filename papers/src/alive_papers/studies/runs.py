@@ -14,6 +14,7 @@ from .codebook import train_codebook
 from .continual import train_continual, train_drift
 from .record import Run, RunResult, Tell
 from .sae import train_sae
+from .table import fit_table
 
 
 def _agents(run: Run, data: Data, tell: Tell) -> RunResult:
@@ -30,6 +31,7 @@ STUDIES: Mapping[str, Callable[[Run, Data, Tell], RunResult]] = MappingProxyType
         "drift": train_drift,
         "codebook": train_codebook,
         "agents": _agents,
+        "table": fit_table,
     }
 )
 

@@ -10,6 +10,7 @@ from .depth_images import DEPTH_IMAGES
 from .dying import AGENTS_OVER_TASKS, CODEBOOK, CONTINUAL, DRIFT, SAE
 from .one_setting import ONE_SETTING
 from .rivals import RIVALS
+from .tables import TABLES_STUDY
 
 __all__ = [
     "ADAM_EPSILON",
@@ -24,4 +25,5 @@ __all__ = [
     "ONE_SETTING",
     "RIVALS",
     "SAE",
+    "TABLES_STUDY",
 ]
