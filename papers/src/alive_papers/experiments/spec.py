@@ -26,6 +26,7 @@ FIGURE_KINDS = (
     "courses",
     "ranks",
     "depths",
+    "rates",
 )  # each is drawn by a function of report
 FIRST_SEED = 10  # the papers' own
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from functools import cache
+from typing import Any, Unpack
 
+import torch
 from torch import Generator, nn
 
 from alive.errors import AliveError, expect, near
-from alive.functional.farkas import RuleOptions
+from alive.functional.farkas import Mixture, RuleOptions
+from alive.nn.farkas.layers import Farkas
 
 from .design import Block, Design
 from .farkas_blocks import VARIANTS, FarkasResidual, FarkasStep
@@ -101,3 +104,32 @@ def _expect_variant(variant: str, norm: str) -> None:
             "variant 'full' needs inputs ≥ 0, and batch norm after the ReLU gives them both signs",
             "Take variant='replace' or 'grow', or norm='before'",
         )
+
+
+def signed_farkas(channels: int, classes: int, **options: Any) -> FarkasNet:
+    """The same network, but that the others are added up with signs drawn at random, half of them turned round.
+
+    Its units and gradients are as large as those of a Farkas network at the start, and no unit need be active: what it
+    does as well as that one does is not the guarantee's.
+
+    >>> net = signed_farkas(1, 10, stages=(1,), base=4, block="basic", generator=torch.Generator().manual_seed(0))
+    >>> net.stem.farkas.mu
+    tensor([-1.,  1., -1.])
+    """
+    net = FarkasNet(channels, classes, **options)
+    for layer in [module for module in net.modules() if isinstance(module, Farkas)]:
+        free = layer.units - 1
+        turned = torch.randperm(free, generator=options.get("generator")) < (free + 1) // 2
+        layer.register_buffer("signs", 1.0 - 2.0 * turned)
+        layer.__class__ = _signed(type(layer))
+    return net
+
+
+@cache
+def _signed(kind: type[Farkas]) -> type[Farkas]:
+    """A kind of Farkas layer whose mixture has the signs of its buffer."""
+
+    def mu(layer: Any) -> Mixture:
+        return layer.signs * layer.rule.mixture(layer.units - 1, layer.theta)  # type: ignore[no-any-return]
+
+    return type(f"Signed{kind.__name__}", (kind,), {"mu": property(mu)})

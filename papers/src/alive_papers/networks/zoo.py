@@ -12,6 +12,7 @@ from alive.nn.rectangular import Rectangular, RectangularConv
 from alive.registry import Registry
 
 from . import FarkasNet
+from .farkas_nets import signed_farkas
 from .fixup import FixupNet
 from .identity import AllConvResNet
 from .resnet import ResNet
@@ -86,6 +87,7 @@ ZOO: Registry[Build] = Registry(
     {
         "rectangle": _rectangle,
         "farkas": _staged(FarkasNet),
+        "farkas-signed": _staged(signed_farkas),
         "resnet": _staged(ResNet),
         "fixup": _staged(FixupNet),
         "compared-dense": _dense,

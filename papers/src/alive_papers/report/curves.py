@@ -44,6 +44,42 @@ def curves(rows: Sequence[Row], path: Path) -> None:
     save_figure(figure, path, bottom=0.12 / down)
 
 
+def rates(rows: Sequence[Row], path: Path) -> None:
+    """Draw best test accuracy against the learning rate, a line a method with its spread; a panel a depth."""
+    from matplotlib.figure import Figure
+
+    depths = sorted({row.member.depth for row in rows})
+    figure = Figure(figsize=(4.6 * len(depths) + 0.6, 3.8))
+    axes = figure.subplots(1, len(depths), squeeze=False, sharey=True)[0]
+    labels = list(dict.fromkeys(row.cell.label for row in rows))
+    for axis, depth in zip(axes, depths, strict=True):
+        for number, label in enumerate(labels):
+            found: dict[float, list[float]] = defaultdict(list)
+            for row in rows:
+                if (row.member.depth, row.cell.label) == (depth, label):
+                    found[row.member.lr].append(row.best_test or 0.0)
+            some = sorted(found)
+            axis.errorbar(
+                [lr * 1.03**number for lr in some],
+                [statistics.fmean(found[lr]) for lr in some],
+                [statistics.pstdev(found[lr]) for lr in some],
+                marker=MARKS[number % len(MARKS)],
+                capsize=3,
+                label=label,
+            )
+        axis.set_xscale("log")
+        axis.set_xticks(
+            sorted({row.member.lr for row in rows}), [f"{lr:g}" for lr in sorted({r.member.lr for r in rows})]
+        )
+        axis.set_xlabel("rate")
+        axis.set_ylim(0, 1.02)
+        axis.set_title(f"{rows[0].cell.data}, depth {depth}", fontsize=9)
+        axis.grid(alpha=0.25)
+    axes[0].set_ylabel("best test accuracy")
+    axes[0].legend(fontsize=8)
+    save_figure(figure, path)
+
+
 def learning(rows: Sequence[Row], path: Path) -> None:
     """Draw test accuracy over epochs on the first data at their greatest depth, and the gates' residual, if any.
 

@@ -14,7 +14,7 @@ from alive.files import write_atomically
 from ..experiments import Row
 from ..experiments.papers import PAPERS
 from ..experiments.verdicts import Part, judge
-from .curves import curves, learning
+from .curves import curves, learning, rates
 from .dying import courses, measures
 from .heat import heat
 from .inside import activations, layers, traces
@@ -39,6 +39,7 @@ DRAW: Mapping[str, Callable[[Sequence[Row], Path], None]] = MappingProxyType(
         "courses": courses,
         "ranks": ranks,
         "depths": depths,
+        "rates": rates,
     }
 )
 

@@ -8,6 +8,7 @@ from .atlas_images import ATLAS_IMAGES
 from .depth import DEPTH_RECORD
 from .depth_images import DEPTH_IMAGES
 from .dying import AGENTS_OVER_TASKS, CODEBOOK, CONTINUAL, DRIFT, SAE
+from .farkas_why import FARKAS_WHY
 from .one_setting import ONE_SETTING
 from .rivals import RIVALS
 from .tables import TABLES_STUDY
@@ -22,6 +23,7 @@ __all__ = [
     "DEPTH_IMAGES",
     "DEPTH_RECORD",
     "DRIFT",
+    "FARKAS_WHY",
     "ONE_SETTING",
     "RIVALS",
     "SAE",
