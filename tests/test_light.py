@@ -28,10 +28,10 @@ HEAVY = ("tensorboard", "huggingface", "lightning", "accelerate", "skorch", "ker
 # What needs which package, and the extra that brings it.
 MODULES = {
     "alive.functional.keeping": ("numba", None),  # asked for where numba is
-    "alive.functional.kernel": ("numba", None),
+    "alive.functional.tile_kernels": ("triton", None),  # a GPU's torch brings it
     **{
         f"alive.functional.sweep.{name}": ("numba", None)
-        for name in ["back", "compiled", "keys", "many", "maps", "rows", "vectors"]
+        for name in ["back", "compiled", "ends", "keys", "many", "maps", "rows", "vectors"]
     },
     "alive.integrations.accelerate": ("accelerate", "accelerate"),
     "alive.integrations.huggingface": ("transformers", "huggingface"),

@@ -57,15 +57,15 @@ def test_the_place_is_as_hostile_as_it_is_said_to_be(place, tmp_path):
 
 def test_the_fleet_is_imported_and_its_kernels_compile(place, tmp_path):
     code = (
-        "import numpy as np\n"
+        "import torch\n"
         "import alive_papers.fleet\n"
-        "from alive.functional.kernel import find_ends, has\n"
-        "from alive.functional.keeping import compiled\n"
-        "z = np.arange(6.0).reshape(1, 2, 3)\n"
-        "print(has(z, 0, 1, 4.0, 0, 3), has(z, 0, 1, 9.0, 0, 3), type(has._cache).__name__)\n"
+        "from alive.functional import Separation, fused\n"
+        "from alive.functional.sweep.rows import rows\n"
+        "s = fused.slacks(torch.zeros(2, 3), Separation(mode='U'))\n"
+        "print(s['U'].tolist(), type(rows._cache).__name__)\n"
     )
     done = run(place, tmp_path, "-c", code)
-    assert (done.stdout, done.stderr) == ("True False NullCache\n", "")
+    assert (done.stdout, done.stderr) == ("[1.0, 1.0, 1.0] NullCache\n", "")
 
 
 def test_commands_say_what_they_say_elsewhere(place, tmp_path):
@@ -111,25 +111,32 @@ def test_data_are_looked_for_and_where_they_cannot_be_put_is_said(place, tmp_pat
         assert "Choose a folder with --into, or let ALIVE_DATA name one." in done.stderr
 
 
+KEPT = """
+from alive.functional.keeping import compiled
+
+@compiled
+def has(numbers, number):
+    return number in numbers
+"""
 DAMAGED = """
 import importlib, resource
 from pathlib import Path
 import numpy as np
-from alive.functional import kernel
+import kept
 
 def computed():
-    importlib.reload(kernel)  # as a new process, which knows nothing but what was kept
-    return kernel.has(np.arange(6.0).reshape(1, 2, 3), 0, 1, 4.0, 0, 3), sum(kernel.has.stats.cache_hits.values())
+    importlib.reload(kept)  # as a new process, which knows nothing but what was kept
+    return kept.has(np.arange(6.0), 4.0), sum(kept.has.stats.cache_hits.values())
 
 assert computed() == (True, 0)
 assert computed() == (True, 1), "it was kept"
 for ending in ("nbi", "nbc"):
-    for kept in Path.cwd().rglob(f"*has-*.{ending}"):
-        kept.write_bytes(kept.read_bytes()[:40])
+    for file in Path.cwd().rglob(f"*has-*.{ending}"):
+        file.write_bytes(file.read_bytes()[:40])
     assert computed() == (True, 0)
     assert computed() == (True, 1), "and kept anew"
-for kept in Path.cwd().rglob("*.nb?"):
-    kept.unlink()
+for file in Path.cwd().rglob("*.nb?"):
+    file.unlink()
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
 assert computed() == computed() == (True, 0)
 assert not [path for path in Path.cwd().rglob("*.nbc") if path.stat().st_size > 100]
@@ -140,6 +147,7 @@ print("all of it")
 def test_a_damaged_or_full_cache_only_costs_time(tmp_path):
     """What an earlier process kept is cut short, then no file may grow: each time it compiles and computes."""
     env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    (tmp_path / "kept.py").write_text(KEPT)
     done = subprocess.run(
         [sys.executable, "-c", DAMAGED], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )

@@ -17,6 +17,7 @@ from torch.utils import backend_registration
 
 from alive import Jumpstart
 from alive.functional import Separation, parts, way
+from alive.functional import ends as operator
 from alive.functional.extremes import Axes
 
 CASES = [f"{net.__name__} {weight} {mode}" for net in NETS for weight in WEIGHTS for mode in ("UP", "L")]
@@ -84,7 +85,8 @@ def test_penalty_and_gradient_are_those_of_the_compiled_way(
 
     loss, gradients = graded()
     monkeypatch.setattr(way, "_ways", {})
-    monkeypatch.setattr(way, "_compiles", lambda z: False)
+    monkeypatch.setattr(way, "compiles", lambda z: False)
+    monkeypatch.setattr(operator, "compiles", lambda z: False)
     elsewhere, others = graded()
     torch.testing.assert_close(elsewhere, loss)
     for mine, theirs in zip(gradients, others, strict=True):
@@ -101,7 +103,17 @@ def deep(kind: str, depth: int = 10) -> tuple[nn.Module, Tensor]:
 
 NO_WORK = {
     *("detach", "view", "_unsafe_view", "t", "transpose", "unsqueeze", "squeeze", "expand", "slice", "select", "split"),
-    *("split_with_sizes", "unbind", "empty", "new_empty", "empty_like", "alias", "as_strided"),
+    *(
+        "flatten",
+        "promote_types",
+        "split_with_sizes",
+        "unbind",
+        "empty",
+        "new_empty",
+        "empty_like",
+        "alias",
+        "as_strided",
+    ),
 }
 
 
@@ -133,8 +145,9 @@ def test_the_part_of_a_rank_is_the_plain_one(
 ) -> None:
     """Ends, margins and gradients; the first of equal values stands for all of them."""
     monkeypatch.setattr(way, "_ways", {})
-    monkeypatch.setattr(way, "_compiles", lambda z: False)
-    monkeypatch.setattr(parts, "_by_ends", lambda z: z.numel() > 0)
+    monkeypatch.setattr(way, "compiles", lambda z: False)
+    monkeypatch.setattr(operator, "compiles", lambda z: False)
+    monkeypatch.setattr(parts, "_by_operator", lambda z: True)
     rule = Separation(mode=mode, against=against, ties="single")
     z = torch.randn(shape).mul(2).round().div(4).requires_grad_()
     with Ledger() as ledger:

@@ -5,15 +5,15 @@ Only those few places are kept. Backward adds a handful of numbers to a gradient
 so no tensor of the size of the activations is allocated or saved that the plain ReLU would not have. Where a great
 part of a layer ties, as where nothing reaches it and every value is a bias, a byte a value says which are extremes.
 
-On a CPU, `sweep` does all of it, the ReLU too, for the usual layouts; for others torch takes the extremes over the
-positions, and `kernel` does the rest. On other devices, in other precisions than float32 and float64, and without
-numba, torch takes the extremes and their places (`ends`), and nothing waits: there the first of equal extremes gets the
-gradient.
+On a CPU, `sweep` does all of it, the ReLU too, for the usual layouts, and other layouts are copied into one of these.
+On other devices, in other precisions than float32 and float64, without numba and under a compiler, the operator of
+`ends` gives the extremes and their places, and nothing waits: there the first of equal extremes gets the gradient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,14 +21,12 @@ import torch
 from torch import Tensor
 
 from ..torch_private import FakeTensor, is_dual, is_proxy_tracing, is_transformed, node_of
-from . import ends
-from .derivative import Pull, Spread, spread
+from . import ends, separation
+from .derivative import Pull, Spread
 from .ends import Ends
-from .extremes import over_positions
+from .extremes import Axes, canonical
 from .separation import Separation, Slacks
-from .way import Way, way_of
-
-LISTED = 65_536  # ties that may be listed, whatever the size of the layer
+from .way import SPAN, Way, way_of
 
 
 def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
@@ -40,8 +38,34 @@ def measure(
     z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0
 ) -> Slacks | Ends:
     """The same; where only the ends are measured here, these, as slacks are better made of many layers at once."""
+    if torch.compiler.is_compiling():
+        return ends.in_graph(canonical(z, unit_axis, point_axis), rule, cutoff, relu=False)[1]
     way = way_of(z, rule, unit_axis, point_axis, cutoff)
-    return _name(_Slacks.apply(z, way), way) if way.names else {}
+    if not way.names:
+        return {}
+    seen = way.axes.canonical(z)
+    if way.by_ends:
+        return Ends(torch.ops.alive.ends(seen, *way.asked)[0], way)
+    return _rearrange(seen, way) if way.sweep is None else _name(_Slacks.apply(z, way), way)
+
+
+def _rearrange(z: Tensor, way: Way) -> Slacks:
+    """The slacks of what no sweep can read as it lies: of each position as a point or unit of its own, or of a copy."""
+    positions = z.shape[2:].numel()
+    dense: dict[str, Tensor] = {}
+    if not 0 < z.numel() < SPAN:
+        return separation.slacks(z, way.rule, cutoff=way.cutoff)
+    if way.rule.conv == "channel" or positions == 1 or way.names == ["L"]:
+        return slacks(z.resolve_neg().contiguous(), way.rule, cutoff=way.cutoff)
+    for axis in way.names:
+        rows = z.flatten(1) if axis == "U" else z.flatten(2).transpose(1, 2).flatten(0, 1)
+        dense |= slacks(rows, _of_axis(way.rule, axis), cutoff=way.cutoff)
+    return dense
+
+
+@lru_cache(maxsize=64)
+def _of_axis(rule: Separation, axis: str) -> Separation:
+    return replace(rule, mode=axis)
 
 
 def applies(z: Tensor) -> bool:
@@ -68,15 +92,31 @@ def relu_measure(
     z: Tensor, rule: Separation, *, unit_axis: int = 1, point_axis: int = 0, inplace: bool = False
 ) -> tuple[Tensor, Slacks | Ends]:
     """relu(z), and z measured as by `measure`."""
+    axes = Axes(unit_axis, point_axis)
+    if torch.compiler.is_compiling():
+        seen, s = ends.in_graph(axes.canonical(z), rule, 0.0, relu=True)
+        assert seen is not None
+        return axes.as_it_was(seen, z), s
     way = way_of(z, rule, unit_axis, point_axis, 0.0)
-    if not way.names:
-        return z.relu_() if inplace else z.relu(), {}
-    y, *measured = _ReluSlacks.apply(z, way, inplace)
-    return y, _name(measured, way)
+    if way.sweep is not None:
+        y, *measured = _ReluSlacks.apply(z, way, inplace)
+        return y, _name(measured, way)
+    if way.by_ends and way.names and not inplace:
+        y, values, _ = torch.ops.alive.relu_ends(axes.canonical(z), *way.asked)
+        return axes.as_it_was(y, z), Ends(values, way, True)
+    found = measure(z, rule, unit_axis=unit_axis, point_axis=point_axis)
+    return z.relu_() if inplace else z.relu(), found
 
 
-def _name(measured: Sequence[Tensor], way: Way) -> Slacks | Ends:
-    return Ends(measured[0], way) if way.by_ends else dict(zip(way.names, measured, strict=True))
+def passes_through(measured: Slacks | Ends) -> bool:
+    """Whether backward from relu(z) goes through the node that measured z."""
+    if isinstance(measured, Ends):
+        return measured.with_relu
+    return any(isinstance(s.grad_fn, node_of(_ReluSlacks)) for s in measured.values())
+
+
+def _name(measured: Sequence[Tensor], way: Way) -> Slacks:
+    return dict(zip(way.names, measured, strict=True))
 
 
 def _now(measured: Slacks | Ends) -> Slacks:
@@ -89,7 +129,7 @@ class _Slacks(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         s, ctx.form, kept = _measure(z, way, None, ctx.needs_input_grad[0])
         ctx.save_for_backward(*kept)
-        ctx.way, ctx.device = way, z.device
+        ctx.way = way
         return tuple(s)
 
     @staticmethod
@@ -101,11 +141,10 @@ class _ReluSlacks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, way: Way, inplace: bool) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        if inplace or way.sweep is None:
+        if inplace:
             s, ctx.form, kept = _measure(z, way, None, ctx.needs_input_grad[0])
-            y = z.relu_() if inplace else z.relu()
-            if inplace:
-                ctx.mark_dirty(y)
+            y = z.relu_()
+            ctx.mark_dirty(y)
         else:
             y = torch.empty_like(z)
             s, ctx.form, kept = _measure(z, way, y, ctx.needs_input_grad[0])
@@ -119,9 +158,6 @@ class _ReluSlacks(torch.autograd.Function):
         return _gradient(ctx, grad_y, y, grad_s, kept), None, None
 
 
-RELU_NODE = node_of(_ReluSlacks)  # the node of ReLU and slacks together, in the graph of autograd
-
-
 def in_a_row(parts: Sequence[Tensor | None], way: Way) -> Tensor:
     """The gradients of the slacks of all axes in a row; zeros where there is none."""
     like = next(part for part in parts if part is not None)
@@ -133,74 +169,30 @@ def _gradient(
     ctx: Any, grad_y: Tensor | None, y: Tensor | None, grad_s: Sequence[Tensor | None], kept: Sequence[Tensor]
 ) -> Tensor:
     """The gradient of z from those of relu(z), if any, and of the slacks."""
-    way, swept = ctx.way, type(ctx.form) is int  # else the class of what was kept, or None for places
-    if swept and not torch.is_grad_enabled():  # a gradient of the gradient needs operations that torch knows
-        grad: Tensor | None = way.gradient(grad_y, y, grad_s, ctx.form, kept[0] if kept else None)
-        if grad is not None:
-            return grad
+    way = ctx.way
+    if not torch.is_grad_enabled():  # a gradient of the gradient needs operations that torch knows
+        fast: Tensor | None = way.gradient(grad_y, y, grad_s, ctx.form, kept[0] if kept else None)
+        if fast is not None:
+            return fast
     if y is not None and grad_y is not None:
-        grad = torch.ops.aten.threshold_backward.default(grad_y, y, 0)
+        grad: Tensor = torch.ops.aten.threshold_backward.default(grad_y, y, 0)
     else:
-        grad = torch.zeros(way.size, dtype=way.dtype, device=ctx.device if y is None else y.device)
-    if way.by_ends and kept and grad_s[0] is not None:
-        ends.add(way.in_memory(grad), kept[0], grad_s[0])
-    elif kept and any(g is not None for g in grad_s):
-        pull = way.derivative(ctx.form, kept[0]) if swept else ctx.form(*kept)
-        add_pull(way, grad, pull, in_a_row(grad_s, way), in_memory=swept)
+        grad = torch.zeros(way.size, dtype=way.dtype)
+    if kept and any(g is not None for g in grad_s):
+        add_pull(way, grad, way.derivative(ctx.form, kept[0]), in_a_row(grad_s, way))
     return grad
 
 
-def add_pull(way: Way, grad: Tensor, pull: Pull | Spread, upstream: Tensor, *, in_memory: bool) -> None:
-    """Add the slacks' gradient to a gradient that nobody else holds; places may be numbered as they lie in memory."""
-    by_place = in_memory and isinstance(pull, Pull)
-    pull.add(way.in_memory(grad) if by_place else way.axes.canonical(grad), upstream, way.rule)
+def add_pull(way: Way, grad: Tensor, pull: Pull | Spread, upstream: Tensor) -> None:
+    """Add the slacks' gradient to a gradient that nobody else holds."""
+    seen = way.axes.canonical(grad)
+    if isinstance(pull, Pull):  # its places are numbered as they lie in memory
+        pull.add(seen.movedim(1, -1) if way.by_rows else seen, upstream)
+    else:
+        pull.add(seen, upstream, way.rule)
 
 
 def _measure(z: Tensor, way: Way, y: Tensor | None, needs_grad: bool) -> tuple[list[Tensor], Any, Sequence[Tensor]]:
-    """The slacks by axis, and their derivative: its form, and what is to be kept of it. A sweep writes relu(z) to y."""
-    if way.sweep is not None:
-        s, form, kept = way.measure(z, y, needs_grad)
-        return s, form, (torch.from_numpy(kept),) if form else ()
-    z = way.axes.canonical(z).detach()
-    if way.by_ends:
-        values, places = ends.locate(z, way)
-        return [values], None, (places,) if needs_grad else ()
-    s, pull = _by_kernel(z, way.rule, way.cutoff, needs_grad)
-    return s, type(pull), pull
-
-
-def _by_kernel(z: Tensor, rule: Separation, cutoff: float, needs_grad: bool) -> tuple[list[Tensor], Pull | Spread]:
-    """On CPU: torch takes the extremes over the positions, `kernel` does the rest."""
-    from .kernel import measure
-
-    axes = rule.satisfiable_axes(z.shape)
-    counts = rule.sizes(axes, z.shape)
-    plus, minus = rule.shares
-    pooled = rule.pools(z.ndim) and z.shape[2:].numel() > 1
-    top = over_positions(z, torch.amax) if pooled and plus else None
-    bottom = over_positions(z, torch.amin) if pooled and minus else None
-    flat = z.flatten(2) if z.ndim > 2 else z.unsqueeze(2)
-    # Contiguous where that is cheap: the kernel is compiled anew for every layout it meets.
-    flat = flat if pooled else flat.contiguous()
-    top = flat if top is None else top
-    bottom = top if bottom is None else bottom
-    s, *pull, many = measure(
-        flat.numpy(),
-        (top if plus else bottom).numpy(),
-        bottom.numpy(),
-        ("U" in axes, "P" in axes, "L" in axes),
-        _pair(rule.pos_margin + cutoff, rule.neg_margin - cutoff, z.dtype),
-        _pair(plus, minus, z.dtype),
-        rule.ties == "single",
-        needs_grad,
-        LISTED,
-    )
-    first = counts[0]  # of at most two axes
-    parts = [s] if len(counts) == 1 else [s[:first], s[first:]]
-    found = spread(z, rule, cutoff) if many else Pull(*map(torch.from_numpy, pull))
-    return [torch.from_numpy(part) for part in parts], found
-
-
-@lru_cache(maxsize=256)
-def _pair(a: float, b: float, dtype: torch.dtype) -> Any:
-    return torch.tensor([a, b], dtype=dtype).numpy()
+    """The slacks by axis, and their derivative: its form, and what is to be kept of it; relu(z) is written to y."""
+    s, form, kept = way.measure(z, y, needs_grad)
+    return s, form, (torch.from_numpy(kept),) if form else ()

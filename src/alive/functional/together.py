@@ -142,7 +142,7 @@ def _in_torch(ctx: Any, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         given = [part for part in parts if part is not None]
         out = torch.zeros(way.size, dtype=way.dtype)
         if form and given:
-            add_pull(way, out, way.derivative(form, kept[begin:end]), in_a_row(parts, way), in_memory=True)
+            add_pull(way, out, way.derivative(form, kept[begin:end]), in_a_row(parts, way))
         results.append(out)
         begin = -(-end // 8) * 8
     return results

@@ -18,6 +18,7 @@ from .separation import Separation
 from .sweep.forms import LISTED, MARKED, TIED
 
 KNOWN = 512  # ways kept, before all are forgotten
+SPAN = 2**29  # values a sweep can number
 PRICE = "steps with the penalty take up to three times as long in thin networks, a third as long again in wide ones"
 
 
@@ -40,6 +41,12 @@ def has_compiler() -> bool:
     return not compiler_fault()
 
 
+def asked_of(rule: Separation, axes: Sequence[str], ndim: int, cutoff: float) -> tuple[Any, ...]:
+    """What a rule asks of [N, C, *positions] by some of its axes, as `ends.Groups`."""
+    margins = {1: rule.pos_margin + cutoff, -1: rule.neg_margin - cutoff}
+    return "".join(axes), rule.pools(ndim), list(rule.signs), [margins[sign] for sign in rule.signs]
+
+
 class Way:
     """A rule for a layer that lies in one way; with the compiled sweeps (`sweep`) where they apply."""
 
@@ -54,13 +61,10 @@ class Way:
         self.sweep: Any = None
         self.back: Any = None
         self.by_rows = False
-        self.pools = rule.pools(seen.ndim) and seen.shape[2:].numel() > 1
-        self.lines: dict[torch.device, Any] = {}  # of `ends`
-        self.by_ends = not _compiles(z)  # measured by `ends`
-        if self.names and not self.by_ends and 0 < z.numel() < 2**29:
+        self.by_ends = not compiles(z)  # measured by `ends`, of which this is asked
+        self.asked = asked_of(rule, self.names, seen.ndim, cutoff)
+        if self.names and not self.by_ends and 0 < z.numel() < SPAN:
             self._choose(z, seen)
-        if self.by_ends and self.names != ["L"]:
-            self.by_rows = not seen.is_contiguous() and seen.movedim(1, -1).is_contiguous()
 
     def _choose(self, z: Tensor, seen: Tensor) -> None:
         """Take the sweeps that fit the layout, if some do."""
@@ -169,11 +173,6 @@ class Way:
         plus, minus = self.rule.shares
         return Pull(place, group, torch.where(which % 2 == 0, -plus, minus).to(self.dtype))
 
-    def in_memory(self, grad: Tensor) -> Tensor:
-        """A view of a gradient of z, in the order in which places are numbered."""
-        seen = self.axes.canonical(grad)
-        return seen.movedim(1, -1) if self.by_rows else seen
-
 
 def addresses(grads: Sequence[Tensor | None]) -> tuple[list[int], list[Tensor | None]] | None:
     """Where gradients lie (0: none), rows in one piece, and what must live as long; None if one lies nowhere."""
@@ -188,7 +187,7 @@ def addresses(grads: Sequence[Tensor | None]) -> tuple[list[int], list[Tensor | 
         return None
 
 
-def _compiles(z: Tensor) -> bool:
+def compiles(z: Tensor) -> bool:
     """Whether compiled code can read it, and there is some."""
     is_plain = z.is_cpu and z.dtype in (torch.float32, torch.float64) and not isinstance(z, FakeTensor)
     return is_plain and has_compiler()
@@ -203,7 +202,7 @@ def way_of(z: Tensor, rule: Separation, unit_axis: int, point_axis: int, cutoff:
         canonical(z, unit_axis, point_axis)  # which refuses nested tensors
         return Way(z, rule, unit_axis, point_axis, cutoff)
     # A way holds its rule, so that no other rule can have its id.
-    key = (id(rule), unit_axis, point_axis, cutoff, z.shape, z.stride(), z.dtype, _compiles(z), z.is_neg())
+    key = (id(rule), unit_axis, point_axis, cutoff, z.shape, z.stride(), z.dtype, compiles(z), z.is_neg())
     way = _ways.get(key)
     if way is None:
         if len(_ways) >= KNOWN:

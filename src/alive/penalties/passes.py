@@ -218,8 +218,7 @@ class Passes:
         """A layer was measured: note where backward will pass, if its slacks lie off the way."""
         if torch.compiler.is_compiling() or not self.hears:  # a part may be compiled by itself
             return
-        measured = None if isinstance(layer, Pending) else next(iter(_tensors_of(layer).values()), None)
-        on_the_way = measured is not None and isinstance(measured.grad_fn, fused.RELU_NODE)  # backward goes through it
+        on_the_way = not isinstance(layer, Pending) and fused.passes_through(layer)
         if not on_the_way and z.grad_fn is not None:
             self.way = (*self.way[:1], z.grad_fn)
 

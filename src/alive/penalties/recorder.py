@@ -174,7 +174,7 @@ class Recorder(Watcher):
                 self._record(measured, self._local, call.tap, call.z)
                 return y
         # Plain operations keep what they measure, which an activation in place would change; a compiler sees to that.
-        plain = not fused.applies(call.z) or isinstance(layout.place, Scattered)
+        plain = not fused.applies(call.z) or isinstance(layout.place, Scattered) or self._shared is not None
         keeps = call.inplace and not torch.compiler.is_compiling() and plain
         layer = arranged(call.z.clone() if keeps else call.z, call.tap, call.points)
         for why in layout.why:

@@ -27,6 +27,12 @@ def ints(typing: Any, address: Any, numbers: Any) -> Any:
 
 
 @intrinsic
+def longs(typing: Any, address: Any) -> Any:
+    """An address as a pointer to int64."""
+    return _pointer(types.int64, address)
+
+
+@intrinsic
 def small_ints(typing: Any, address: Any) -> Any:
     """An address as a pointer to int32."""
     return _pointer(types.int32, address)

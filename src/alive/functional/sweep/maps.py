@@ -16,16 +16,7 @@ CHUNK = 64  # values compared at once before looking closer
 @entry_point
 def maps(z_at, y_at, units_at, points_at, N, P, C, numbers, single, needs_grad):  # type: ignore[no-untyped-def]
     """As `rows`, of maps [N, C, P]."""
-    z = carray(ints(z_at, numbers), (N * C, P))
-    y = carray(ints(y_at, numbers), (N * C if y_at else 0, P))
-    cells = np.empty((2, N * C), z.dtype)
-    units, points = start(C, z), start(N, z)
-    for m in range(N * C):
-        top, bottom = _relu(z[m], y[m]) if y_at else _read(z[m])
-        cells[0, m], cells[1, m] = top, bottom
-        n, c = m // C, m % C
-        units[0, c], units[1, c] = max(units[0, c], top), min(units[1, c], bottom)
-        points[0, n], points[1, n] = max(points[0, n], top), min(points[1, n], bottom)
+    z, cells, units, points = first_pass(z_at, y_at, N, P, C, numbers)
     missed = slacks(units, units_at, numbers) + slacks(points, points_at, numbers)
     if not missed or not needs_grad:
         return NOTHING, np.empty(0, np.uint8)
@@ -36,6 +27,22 @@ def maps(z_at, y_at, units_at, points_at, N, P, C, numbers, single, needs_grad):
         if form:
             return form, kept
     return MARKED, _mark(z, units, points, shared, groups, numbers)
+
+
+@kernel
+def first_pass(z_at, y_at, N, P, C, numbers):  # type: ignore[no-untyped-def]
+    """relu(z) to y; z as cells of positions, and the keys of cells, units and points."""
+    z = carray(ints(z_at, numbers), (N * C, P))
+    y = carray(ints(y_at, numbers), (N * C if y_at else 0, P))
+    cells = np.empty((2, N * C), z.dtype)
+    units, points = start(C, z), start(N, z)
+    for m in range(N * C):
+        top, bottom = _relu(z[m], y[m]) if y_at else _read(z[m])
+        cells[0, m], cells[1, m] = top, bottom
+        n, c = m // C, m % C
+        units[0, c], units[1, c] = max(units[0, c], top), min(units[1, c], bottom)
+        points[0, n], points[1, n] = max(points[0, n], top), min(points[1, n], bottom)
+    return z, cells, units, points
 
 
 @kernel
@@ -63,15 +70,15 @@ def _list(z, cells, units, points, shared, groups, missed, numbers, single):  # 
     """As `rows._list`."""
     most = room_for_ties(z, numbers)
     entries, ties = np.empty((2, missed), np.int32), np.zeros((2, groups), np.int32)
-    found = _find(z, cells, units, points, shared, entries, ties, missed, most, single)
+    found = find(z, cells, units, points, shared, entries, ties, missed, most, single)
     if missed < found <= most:
         entries, ties = np.empty((2, found), np.int32), np.zeros((2, groups), np.int32)
-        _find(z, cells, units, points, shared, entries, ties, missed, most, single)
+        find(z, cells, units, points, shared, entries, ties, missed, most, single)
     return listed(entries, found, ties, numbers, missed, most)
 
 
 @kernel
-def _find(z, cells, units, points, shared, entries, ties, missed, most, single):  # type: ignore[no-untyped-def]
+def find(z, cells, units, points, shared, entries, ties, missed, most, single):  # type: ignore[no-untyped-def]
     """As `rows._find`; a map is looked into only where its own end is one of its unit's or its point's."""
     M, P = z.shape
     C, found, space = units.shape[1], 0, entries.shape[1]

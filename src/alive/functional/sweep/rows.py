@@ -36,6 +36,23 @@ def rows(z_at, y_at, units_at, points_at, N, P, C, numbers, single, needs_grad):
 
     `numbers` are the margins of ξ⁺ and ξ⁻, and their shares. Single: the first of equal ends has all the slope.
     """
+    z, wide, keys, units, points = first_pass(z_at, y_at, N, P, C, numbers)
+    missed = slacks(units, units_at, numbers) + slacks(points, points_at, numbers)
+    if not missed or not needs_grad:
+        return NOTHING, np.empty(0, np.uint8)
+    unfold(keys, units, C)
+    shared = C if units_at else 0
+    groups = shared + (N if points_at else 0)
+    if has_room(missed, z, single):
+        form, kept = _list(z, wide, C, keys, points, shared, groups, missed, numbers, single)
+        if form:
+            return form, kept
+    return MARKED, _mark(z, wide, C, keys, points, shared, groups, numbers)
+
+
+@kernel
+def first_pass(z_at, y_at, N, P, C, numbers):  # type: ignore[no-untyped-def]
+    """relu(z) to y; z in a row, how wide its rows are taken, and the keys of columns, units and points."""
     wide = width(P, C)
     size = N * P * C
     z = carray(ints(z_at, numbers), (size,))
@@ -44,19 +61,14 @@ def rows(z_at, y_at, units_at, points_at, N, P, C, numbers, single, needs_grad):
         _relu(z, carray(ints(y_at, numbers), (size,)), wide, keys, points)
     else:
         _read(z, wide, keys, points)
-    units = _fold(keys, wide, C)
-    missed = slacks(units, units_at, numbers) + slacks(points, points_at, numbers)
-    if not missed or not needs_grad:
-        return NOTHING, np.empty(0, np.uint8)
-    for c in range(wide):
+    return z, wide, keys, _fold(keys, wide, C), points
+
+
+@kernel
+def unfold(keys, units, C):  # type: ignore[no-untyped-def]
+    """Write the keys of units to all columns."""
+    for c in range(keys.shape[1]):
         keys[0, c], keys[1, c] = units[0, c % C], units[1, c % C]
-    shared = C if units_at else 0
-    groups = shared + (N if points_at else 0)
-    if has_room(missed, z, single):
-        form, kept = _list(z, wide, C, keys, points, shared, groups, missed, numbers, single)
-        if form:
-            return form, kept
-    return MARKED, _mark(z, wide, C, keys, points, shared, groups, numbers)
 
 
 @kernel
@@ -130,15 +142,15 @@ def _list(z, wide, C, units, points, shared, groups, missed, numbers, single):  
     """The places of missed ends; NOTHING, if there are too many."""
     most = room_for_ties(z, numbers)
     entries, ties = np.empty((2, missed), np.int32), np.zeros((2, groups), np.int32)
-    found = _find(z, wide, C, units, points, shared, entries, ties, missed, most, single)
+    found = find(z, wide, C, units, points, shared, entries, ties, missed, most, single)
     if missed < found <= most:  # some tie
         entries, ties = np.empty((2, found), np.int32), np.zeros((2, groups), np.int32)
-        _find(z, wide, C, units, points, shared, entries, ties, missed, most, single)
+        find(z, wide, C, units, points, shared, entries, ties, missed, most, single)
     return listed(entries, found, ties, numbers, missed, most)
 
 
 @kernel
-def _find(z, wide, C, units, points, shared, entries, ties, missed, most, single):  # type: ignore[no-untyped-def]
+def find(z, wide, C, units, points, shared, entries, ties, missed, most, single):  # type: ignore[no-untyped-def]
     """Write codes and groups of missed ends, as many as there is room for; how many there are, or more than `most`.
 
     `most`: how many there may be, if some tie.
