@@ -333,3 +333,22 @@ def test_the_training_loop_moves_the_gates_and_resumes_them_to_the_bit(tmp_path)
     train(resumed, moons(), settings, keep=second, checkpoint=path, checkpoint_every=0, resume=True)
     for name, value in resumed.state_dict().items():
         assert torch.equal(value, whole.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("preset", ["latched", "literal", "figure2"])
+def test_a_late_gradient_opens_a_skip_in_the_literal_preset_alone(preset):
+    model = Bare((2,))
+    options = {"phase_out_steps": 20} if preset != "figure2" else {"phase_out_steps": 20, "ratio": 0.5}
+    control = VANController(model, preset=preset, **options)
+    while not control.done:
+        model.slope(0.0)
+        control.step()
+    for _ in range(5):
+        model.slope(50.0)  # the task asks for the skip again
+        control.step()
+    assert control.done == (preset != "literal")
+    free = VANController(Bare((2,)), 0.1, lambda0=0.0)
+    torch.nn.init.ones_(free.gates["gates.0"].alpha)
+    free._model.slope(1.0)
+    free.step()
+    assert not free.done  # nothing forces it, so nothing holds it

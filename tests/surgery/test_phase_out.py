@@ -61,6 +61,20 @@ def test_a_gated_block_computes_equation_4_and_its_gradients():
     torch.testing.assert_close(gate.alpha.grad, by_hand)
 
 
+@pytest.mark.twin
+@pytest.mark.parametrize("rule", ["eq9", "eq10"])
+def test_equations_9_and_10_on_a_block_of_someone_elses(rule):
+    block = Basic(2, 4, 2).eval()
+    x = torch.randn(3, 2, 6, 6)
+    gated = phase_out(nn.Sequential(block), x, rule=rule).eval()
+    alpha: object = 0.5
+    for gate in gates(gated).values():
+        alpha = nn.init.uniform_(gate.alpha)[:, None, None]
+    assert len(gates(gated)) == (rule == "eq9")
+    f = block.bn2(block.conv2(F.relu(block.bn1(block.conv1(x)))))
+    torch.testing.assert_close(gated(x), F.relu(alpha * f + (1 - alpha) * block.downsample(x)))
+
+
 def test_gated_models_train_copy_and_pickle():
     gated = phase_out(Net())
     x = torch.randn(4, 1, 8, 8)

@@ -38,7 +38,7 @@ class Net:
     network      a name in ZOO; `options` are its own keywords, (("head", "flatten"),)
     method       what a reader calls it: "ReLU", "Sep-UP", "FarkasNet"
     separation   keywords of Jumpstart, or None for none; ("penalty", name) asks for another of PENALTIES
-    gate         keywords of VANController, or None for none
+    gate         keywords of VANController, by default in its literal preset; or None for none
     training     all else; its seed is this record's
 
     >>> Net("rectangle", 28, 4, "ReLU").lr
@@ -209,5 +209,7 @@ def _keeper(net: Net, model: nn.Module) -> Iterator[Keeper | None]:
     asked = net.separation if net.gate is None else net.gate
     options = dict(asked or ())
     name = str(options.pop("penalty", "jumpstart" if net.gate is None else "phase-out"))
+    if name == "phase-out":
+        options.setdefault("preset", "literal")
     with nullcontext() if asked is None else attached(name, model, **options) as keep:
         yield keep

@@ -11,7 +11,15 @@ DATA: tuple[str, ...] = ("moons", "digits", "friedman", *added("alive.data"))
 FILES: tuple[str, ...] = ("npz", "npy", "safetensors", "pt", "csv", "parquet", *added("alive.formats"))
 INITS: tuple[str, ...] = (
     *("glorot", "kaiming", "torch", "zeros", "mirrored"),
-    *("looks-linear", "orthogonal", "delta-orthogonal", "uniform-orthogonal", "mean-orthogonal", "deterministic"),
+    *(
+        "looks-linear",
+        "near-identity",
+        "orthogonal",
+        "delta-orthogonal",
+        "uniform-orthogonal",
+        "mean-orthogonal",
+        "deterministic",
+    ),
     *added("alive.starts"),
 )
 SPLITS = ("train", "test", "all")

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from ..rooms import load_on_use
 
 if TYPE_CHECKING:
+    from .dirac import DiracConv2d, DiracLinear
     from .dropout import AnnealedDropout, set_epoch
-    from .farkas import FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear
+    from .farkas import FarkasAggregate, FarkasConv1d, FarkasConv2d, FarkasConv3d, FarkasLinear, farkas_block
+    from .identity import IdentityBlock
     from .init import INITIALISERS, initialise_, starts_for
     from .lsuv import FITTED, lsuv_
     from .norms import Standardise, with_batch_norm
@@ -18,14 +20,19 @@ __all__ = [
     "FITTED",
     "INITIALISERS",
     "AnnealedDropout",
+    "DiracConv2d",
+    "DiracLinear",
+    "FarkasAggregate",
     "FarkasConv1d",
     "FarkasConv2d",
     "FarkasConv3d",
     "FarkasLinear",
+    "IdentityBlock",
     "Rectangular",
     "RectangularConv",
     "Standardise",
     "VANBlock",
+    "farkas_block",
     "initialise_",
     "leaky_gain",
     "lsuv_",

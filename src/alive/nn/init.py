@@ -87,6 +87,22 @@ def looks_linear_(hidden: Sequence[Layer], output: Layer, generator: Generator |
         sources = layer.weight.shape[0]
 
 
+def near_identity_(hidden: Sequence[Layer], output: Layer, generator: Generator | None, noise: float) -> None:
+    """Draw normal weights of deviation 1/(k²c), the first layer's 1/(k√c), k the kernel and c the units (003, 4.1).
+
+    For residual networks, whose blocks then start close to the identity: a plain chain lets nothing through. The output
+    is uniform with variance 1/inputs; biases zero.
+    """
+    for layer in hidden:
+        taps, units = layer.weight[0, 0].numel(), len(layer.weight)
+        deviation = 1 / math.sqrt(taps * units) if layer is hidden[0] else 1 / (taps * units)
+        nn.init.normal_(layer.weight, 0.0, deviation, generator=generator)
+    bound = math.sqrt(3 / output.weight[0].numel())
+    nn.init.uniform_(output.weight, -bound, bound, generator=generator)
+    for layer in (*hidden, output):
+        _zero_bias_(layer)
+
+
 def layer_by_layer(fill: Fill, *, hidden_gain: float = 1.0) -> Initialiser:
     """A start that fills the weight of every layer by itself, hidden ones with a gain; biases zero."""
 
@@ -111,6 +127,7 @@ INITIALISERS: Registry[Initialiser] = Registry(
         "zeros": zeros_,
         "mirrored": mirrored_,
         "looks-linear": looks_linear_,
+        "near-identity": near_identity_,
         "orthogonal": layer_by_layer(orthogonal_, hidden_gain=RELU),
         "delta-orthogonal": layer_by_layer(delta_orthogonal_, hidden_gain=RELU),
         "uniform-orthogonal": layer_by_layer(uniform_orthogonal_),

@@ -11,6 +11,7 @@ from ..errors import expect_one_of
 from ..registry import Registry
 from .jumpstart import Jumpstart
 from .van import VANController
+from .zero import zero_start
 
 
 class Penalty(Protocol):
@@ -30,7 +31,11 @@ class Penalty(Protocol):
 PENALTIES: Registry[Callable[..., Penalty]] = Registry(
     "alive.penalties",
     "penalty",
-    {"jumpstart": Jumpstart, "phase-out": VANController},  # each called with the model and its own options
+    {
+        "jumpstart": Jumpstart,
+        "phase-out": VANController,
+        "zero-start": zero_start,
+    },  # each called with the model and its own options
     fault=lambda name, thing: "" if callable(thing) else f"it is {type(thing).__name__}, which makes no penalty",
 )
 

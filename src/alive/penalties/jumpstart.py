@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
-from typing import Any, Literal, Never
+from typing import Any, Literal, Never, Self
 
 import torch
 from torch import Tensor, nn
@@ -120,7 +120,7 @@ class Jumpstart:
         weight = self.schedule if self._multipliers is None else "auto"
         return f"Jumpstart({weight}, {self.rule}, {self._options})"
 
-    def __enter__(self) -> Jumpstart:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

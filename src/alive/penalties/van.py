@@ -13,7 +13,7 @@ from ..errors import AliveError, expect, near
 from ..nn.van import Gate
 from .schedule import Schedule
 
-PRESETS = ("literal", "figure2")
+PRESETS = ("latched", "literal", "figure2")
 FIGURE2_STEPS = 46_900  # about 120 epochs of CIFAR in batches of 128, where Figure 2 has the skips gone
 TRACE = 256  # most points a trace keeps
 
@@ -52,11 +52,14 @@ class VANController:
     α <- clip(α - η(∂C/∂α + λ), 0, 1), then λ <- λ + rη(α - 1) with the new α. The optimiser must not own the α:
     give it `weights()`. All state lies in the gates, so it is saved and loaded with the model.
 
-    eta              η, a number or a Schedule moved by `set_progress`; in the `literal` preset the weights' own
+    eta              η, a number or a Schedule moved by `set_progress`; in the paper the weights' own
     ratio            r, the multipliers' step relative to η: .5 on MNIST, .1 on CIFAR
     lambda0          λ at the start; 0 keeps it at 0: α is learned and never forced
     phase_out_steps  instead of eta: η such that the last skip is gone after so many steps
-    preset           literal, or figure2: phase_out_steps of 46 900, the 120 epochs of the paper's Figure 2
+    preset           latched: an α that has come to 1 stays there, so that the network can be folded to the bit, where
+                     otherwise a late gradient opens it by some 1e-6 again; literal: the paper's equations and nothing
+                     else; figure2: latched, with phase_out_steps of 46 900, the 120 epochs of the paper's Figure 2.
+                     With lambda0 = 0, where α is free, nothing is latched
     momentum         of the step on α; its velocity is zeroed where α meets a bound
     starts           the step at which each gate begins, by path, each then taking all phase_out_steps; by default
                      gates of rank k wait for k phase-outs, which share the steps
@@ -82,7 +85,7 @@ class VANController:
         ratio: float = 0.5,
         lambda0: float = -1.0,
         phase_out_steps: int | None = None,
-        preset: str = "literal",
+        preset: str = "latched",
         momentum: float = 0.0,
         starts: Mapping[str, int] | None = None,
     ) -> None:
@@ -97,6 +100,7 @@ class VANController:
             )
         self.ratio, self.lambda0, self.momentum = ratio, lambda0, momentum
         self.phase_out_steps, self._model = phase_out_steps, model
+        self.latched = preset != "literal" and lambda0 != 0
         turns = 1 + max(gate.rank for gate in self.gates.values()) if starts is None else 1
         free = step_size((phase_out_steps or 1) / turns, ratio, lambda0) if eta is None else eta
         self.schedule = free if isinstance(free, Schedule) else Schedule(free)
@@ -112,7 +116,8 @@ class VANController:
         waits = {path: start for path, start in self.starts.items() if start}
         more = f", momentum={self.momentum}" if self.momentum else ""
         later = f", starts={waits}" if waits else ""
-        return f"VANController({self.schedule}, ratio={self.ratio}, lambda0={self.lambda0}{more}{later})"
+        latched = ", latched" if self.latched else ""
+        return f"VANController({self.schedule}, ratio={self.ratio}, lambda0={self.lambda0}{more}{later}{latched})"
 
     def __enter__(self) -> VANController:
         return self
@@ -170,10 +175,13 @@ class VANController:
         if self.momentum:
             gate.velocity.mul_(self.momentum).add_(slope)
             slope = gate.velocity
+        shut = gate.alpha == 1
         gate.alpha.sub_(self.eta * slope)
         if self.momentum:
             gate.velocity.masked_fill_((gate.alpha <= 0) | (gate.alpha >= 1), 0.0)
         gate.alpha.clamp_(0, 1)
+        if self.latched:
+            gate.alpha.masked_fill_(shut, 1.0)
         if self.lambda0:
             gate.multiplier.add_(gate.alpha - 1, alpha=self.ratio * self.eta)
 

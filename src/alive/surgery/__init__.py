@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .add_skips import with_skips
     from .export import Exported, to_exported, to_onnx
     from .farkas import to_farkas, to_plain
+    from .fixup import fixup_
     from .fold import Folded, fold, refresh_batch_norm_
     from .phase_out import phase_out
     from .revive import ContinualBackprop, ContinuousBackprop, Part, ResetByFiring, ResetByGradient, Wires, revive
@@ -23,6 +24,7 @@ __all__ = [
     "ResetByGradient",
     "Shrunk",
     "Wires",
+    "fixup_",
     "fold",
     "load_shrunk",
     "phase_out",

@@ -24,6 +24,7 @@ from .models import copied, evaluating, largest_difference, named, outputs, repl
 
 RESHAPES = ("reshape", "view", "flatten", "unflatten")
 MOVES = ("permute", "transpose", "movedim", "swapaxes", "swapdims", "t", "mT", *RESHAPES)
+RULES = {"eq4": "residual", "eq9": "convex", "eq10": "half"}
 ORDERS = ("together", "one by one", "last first")
 OURS = (Gate, Half, VANBlock)
 
@@ -48,6 +49,7 @@ def phase_out(
     order: str = "together",
     alpha: str = "channel",
     unit_axis: int | None = None,
+    rule: str = "eq4",
 ) -> nn.Module:
     """Copy a model and turn each of its residual sums F(x) + S(x) into the gated sum F(x) + (1-α) S(x) (002, eq 4).
 
@@ -59,6 +61,8 @@ def phase_out(
                skip: the child module it comes through, or the argument of forward that is added as it is
     order      all gates move together | one by one, from the input | last first, from the output
     alpha      channel | scalar | neuron (needs an example)
+    rule       the sum, of the paper's equations: eq4, or eq9: α F(x) + (1-α) S(x), or eq10: F(x)/2 + S(x)/2, which has
+               no gate. With the latter two the copy is another function from the start
     unit_axis  the axis of the channels in a sum; by default that of the branch's last layer, which is the last axis
                for dense layers and layer norms and axis 1 for all others
 
@@ -81,16 +85,13 @@ def phase_out(
         [
             (order in ORDERS, f"unknown order {order!r}: {near(order, ORDERS)}"),
             (alpha in ALPHAS, f"unknown alpha {alpha!r}: {near(alpha, ALPHAS)}"),
+            (rule in RULES, f"unknown rule {rule!r}: {near(rule, RULES)}"),
             (alpha != "neuron" or example is not None, "alpha='neuron' needs an example to know the positions"),
             (next(watchers(model), None) is None, "something is attached to the model; call its detach() first"),
         ]
     )
     model = bare(model)
     gated = _with_rulers(copied(model), blocks, unit_axis)
-    if example is not None:
-        with evaluating(gated):
-            outputs(gated, example)
-    _place_gates(gated, alpha, order)
     if example is not None:
         with evaluating(model, gated):
             before, after = outputs(model, example), outputs(gated, example)
@@ -99,6 +100,7 @@ def phase_out(
                 f"the gated copy differs from the model by {difference:.3g} on the example",
                 "Its forward does something that torch.fx does not see; declare its blocks, or build it from VANBlocks",
             )
+    _place_gates(gated, alpha, order, rule)
     return gated
 
 
@@ -128,19 +130,19 @@ class _Ruler(nn.Module):
         self.seen = tuple(s.shape)
         return s
 
-    def gate(self, alpha: str, rank: int) -> Gate:
+    def gate(self, alpha: str, rank: int, formulation: str) -> Gate:
         """The gate for what was seen here; where axes were moved, three mean sequences, whose units lie last."""
         if alpha == "scalar":
-            return Gate((), rank=rank)
+            return Gate((), rank=rank, formulation=formulation)
         if alpha == "neuron" and self.seen:
-            return Gate(self.seen[1:], rank=rank)
+            return Gate(self.seen[1:], rank=rank, formulation=formulation)
         axis = self.axis if self.axis is not None else -1 if len(self.seen) == 3 else 1
         units = self.seen[axis] if self.seen else self.units
         if units is None or alpha == "neuron":
             raise AliveError(
                 f"the shape of the skip of {named(self.path)} is unknown", "Give phase_out an example that reaches it"
             )
-        return Gate((units,), axis=axis, rank=rank)
+        return Gate((units,), axis=axis, rank=rank, formulation=formulation)
 
 
 def _with_rulers(model: nn.Module, blocks: Sequence[str | tuple[str, str]] | None, unit_axis: int | None) -> nn.Module:
@@ -185,6 +187,19 @@ def _candidates(model: nn.Module, blocks: Sequence[str | tuple[str, str]] | None
         weighs = any(weight.dim() >= 2 for weight in module.parameters())
         if blocks is not None or (weighs and not of_torch and not isinstance(module, OURS)):
             yield path, module, skip
+
+
+def sums_of(model: nn.Module) -> Iterator[tuple[nn.Module, list[Addition]]]:
+    """Every module with sums of a branch and a skip in its own forward, and these."""
+    for path, module, _ in _candidates(model, None):
+        try:
+            graph = graph_of(module, path)
+        except AliveError:
+            if mentions_addition(module):
+                raise
+            continue
+        if sums := additions(graph, module, path):
+            yield module, sums
 
 
 def _rewritten(module: nn.Module, graph: fx.Graph, sums: list[Addition], where: tuple[str, int | None]) -> nn.Module:
@@ -233,11 +248,17 @@ def _units_of(layer: nn.Module) -> list[tuple[int, int]]:
     return [(getattr(layer, name), axis) for name, axis in axes.items() if isinstance(getattr(layer, name, None), int)]
 
 
-def _place_gates(model: nn.Module, alpha: str, order: str) -> None:
+def _place_gates(model: nn.Module, alpha: str, order: str, rule: str) -> None:
     """Put a gate in the place of each ruler, on the device and in the precision of the model."""
     rulers = [module for module in model.modules() if isinstance(module, _Ruler)]
     like = next(model.parameters(), None)
+    hidden = next((path for path, module in model.named_modules() if isinstance(module, GatedSkip)), None)
+    if rule != "eq4" and hidden is not None:
+        raise AliveError(
+            f"the sum that {named(hidden)} is added to cannot be reached, and {rule} changes its branch too",
+            'Take rule="eq4", which changes the skip alone',
+        )
     for place, ruler in enumerate(rulers):
         rank = {"together": 0, "one by one": place, "last first": len(rulers) - 1 - place}[order]
-        gate = ruler.gate(alpha, rank)
+        gate = Half() if rule == "eq10" else ruler.gate(alpha, rank, RULES[rule])
         replace_module(model, ruler, gate if like is None else gate.to(like.device, like.dtype))

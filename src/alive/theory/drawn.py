@@ -22,7 +22,15 @@ class Drawn(NamedTuple):
 
 
 ONE_BY_ONE = (
-    *("looks-linear", "orthogonal", "delta-orthogonal", "uniform-orthogonal", "mean-orthogonal", "deterministic"),
+    *(
+        "looks-linear",
+        "near-identity",
+        "orthogonal",
+        "delta-orthogonal",
+        "uniform-orthogonal",
+        "mean-orthogonal",
+        "deterministic",
+    ),
 )
 Fans = Sequence[tuple[int, int]]  # (out, in) of every hidden layer
 Drawer = Callable[[Fans, int, torch.dtype, Generator | None], Drawn]
