@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from .pull import pull
     from .schedule import Schedule
     from .van import VANController
-    from .zero import ZeroStart, zero_start
+    from .zero import zero_start
 
-__all__ = ["PENALTIES", "Jumpstart", "Schedule", "VANController", "ZeroStart", "attached", "pull", "zero_start"]
+__all__ = ["PENALTIES", "Jumpstart", "Schedule", "VANController", "attached", "pull", "zero_start"]
 
 load_on_use(__name__)

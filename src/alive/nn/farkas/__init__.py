@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ...rooms import load_on_use
 
 if TYPE_CHECKING:
-    from .block import FarkasBlock, farkas_block
+    from .block import farkas_block
     from .conv import FarkasConv1d, FarkasConv2d, FarkasConv3d
     from .layers import Farkas, FarkasAggregate, FarkasLinear, Weighted
     from .plain import guarantees, materialised
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Farkas",
     "FarkasAggregate",
-    "FarkasBlock",
     "FarkasConv1d",
     "FarkasConv2d",
     "FarkasConv3d",
