@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from .sources import Opened
 
 BOX = "Prove it for every input in these bounds: 0,1 for each entry, or data for the range of the data."
+NEARLY = (
+    "Units on, or off, for less than this share of their values go too, as 1e-3: outputs change, by how much is said."
+)
 OUT = (
     "File for the small network's weights: .safetensors, for --weights; of a model of transformers, a folder, for hf:."
 )
@@ -26,6 +29,7 @@ OUT = (
 def shrink(
     typed: Typed,
     box: Annotated[str | None, typer.Option(help=BOX)] = None,
+    nearly: Annotated[float, typer.Option(help=NEARLY)] = 0.0,
     time_limit: Annotated[float, typer.Option(min=0, help="Seconds for proofs; what is undecided then stays.")] = 60.0,
     out: Annotated[Path | None, typer.Option(help=OUT)] = None,
     onnx: Annotated[Path | None, typer.Option(help="Also write the small network as ONNX, and check it.")] = None,
@@ -58,7 +62,9 @@ def shrink(
         other, said = _hold_out(opened)
         note((*opened.notes, *said))
         with few_threads(network):
-            done = surgery.shrink(network, points, box=ends, held_out=other, time_limit=time_limit, seed=typed.seed)
+            done = surgery.shrink(
+                network, points, box=ends, held_out=other, nearly=nearly, time_limit=time_limit, seed=typed.seed
+            )
             _write(done, opened, points, out=out, onnx=onnx, html=html)
     if wanted.shows_table:
         _show(done)

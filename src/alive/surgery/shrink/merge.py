@@ -68,7 +68,7 @@ def merge_linear(reading: Reading, space: Space, ends: Ends) -> list[Gone]:
 
 def linear_units(reading: Reading, space: Space, ends: Ends) -> Linear | None:
     """The linear units of a space; None where its way from one layer to its readers is not straight."""
-    way = _way(reading, space)
+    way = straight_way(reading, space)
     if way is None:
         return None
     bent, kinds = way
@@ -87,7 +87,7 @@ def linear_units(reading: Reading, space: Space, ends: Ends) -> Linear | None:
     return Linear(bent, pieces, places, gains[places], shifts[places], lo[places], hi[places], movable)
 
 
-def _way(reading: Reading, space: Space) -> tuple[fx.Node | None, set[str]] | None:
+def straight_way(reading: Reading, space: Space) -> tuple[fx.Node | None, set[str]] | None:
     """The one activation between a layer and its readers, and what else is on the way; None if there is more."""
     plain = len(space.producers) == 1 and space.readers and space.producers[0].groups == 1 and not space.is_joined
     if not plain or any(not isinstance(each, nn.PReLU) for each, _ in space.each):

@@ -23,6 +23,7 @@ from ..weights import Before
 from .boxes import box_of
 from .certified import certify_units
 from .merge import fuse_linear, merge_linear
+from .nearly import straighten
 from .observed import Ends, margins, merged, observe, provoke, quiet
 from .record import Difference, Gone, LayerChange, Report, Shrunk, Stirred
 from .remove import remove_multiples, remove_quiet
@@ -43,6 +44,7 @@ def shrink(
     box: tuple[float | Tensor, float | Tensor] | str | None = None,
     held_out: Any = None,
     example: Any = None,
+    nearly: float = 0.0,
     time_limit: float = 60.0,
     seed: int = 0,
 ) -> Shrunk:
@@ -54,6 +56,8 @@ def shrink(
                 then *certified*: proved dead or linear for every input of the box. What is not decided stays
     held_out    data on which the difference is measured as well
     example     a batch that tells the shape of the inputs, if there is a box and no data
+    nearly      units that are on, or off, for less than this share of their values go too: then outputs change, and the
+                report says by how much on the data, and on those held out
     time_limit  seconds for the proofs
 
     The model must be in eval mode if it has batch norms, which are written into the layers before them. It is not
@@ -70,7 +74,7 @@ def shrink(
     """
     began = monotonic()
     root = bare(model)
-    _expect_fit(root, data, box, example, time_limit)
+    _expect_fit(root, data, box, nearly, time_limit)
     small = materialised(copied(root)).eval()
     calls = Calls(data if data is not None else _example(example, box, root), root)
     region = None if box is None else box_of(box, calls, seed)
@@ -85,6 +89,7 @@ def shrink(
             merge_batch_norm_(small, trial.keywords if trial.keywords and not trial.args else trial.args)
         reading = Reading(small, trial)
         before = {layer.path: _sizes(layer) for layer in reading.layers}
+        straightened = straighten(reading, judged, at_once, nearly) if nearly else None
         proofs, stirred, free = None, None, dict[tuple[str, int], float]()
         if region is None:
             ends, stirred = _see(reading, judged, None if held_out is None else Calls(held_out, root), at_once)
@@ -92,12 +97,12 @@ def shrink(
         else:
             ends = provoke(reading, region, chain(judged, calls), at_once)
             ends, proofs = certify_units(reading, region, ends, time_limit)
-        operation = Operation(root, reading, ends, trial)
+        operation = Operation(small if nearly else root, reading, ends, trial)
         gone = operation.run()
         on_data = difference(root, small, judged)
         others = None if held_out is None else difference(root, small, Calls(held_out, root))
     kind = next((p.dtype for p in small.parameters() if p.is_floating_point()), torch.float32)
-    if not on_data.relative <= 10 * TOLERANCE.get(kind, 1e-2):
+    if not nearly and not on_data.relative <= 10 * TOLERANCE.get(kind, 1e-2):
         raise AliveError(
             f"the small network differs from the model by {on_data.largest:.3g} on the points it was judged on",
             "Nothing is given back; its forward does something on other batches that it does not do on the first",
@@ -118,6 +123,7 @@ def shrink(
         tuple(notes),
         monotonic() - began,
         stirred,
+        straightened,
     )
     return Shrunk(small, report)
 
@@ -241,7 +247,7 @@ def difference(one: nn.Module, other: nn.Module, calls: Iterable[Call]) -> Diffe
     return Difference(points, largest, largest / scale if scale else largest, agree / points if scored else None)
 
 
-def _expect_fit(model: nn.Module, data: Any, box: Any, example: Any, time_limit: float) -> None:
+def _expect_fit(model: nn.Module, data: Any, box: Any, nearly: float, time_limit: float) -> None:
     live = [path for path, module in model.named_modules() if isinstance(module, BatchNorm) and module.training]
     if live:
         raise AliveError(
@@ -253,6 +259,8 @@ def _expect_fit(model: nn.Module, data: Any, box: Any, example: Any, time_limit:
             (next(watchers(model), None) is None, "something is attached to the model; call its detach() first"),
             (data is not None or box is not None, "units are judged by data, or over a box: give one of them"),
             (data is not None or box != "data", 'box="data" is the range of the data, and there are none'),
+            (0 <= nearly < 0.5, f"nearly is a share of the values, from 0 to 0.5, got {nearly}"),
+            (not nearly or box is None, "what is nearly dead or linear is judged by data, and nothing is proved of it"),
             (time_limit >= 0, f"time_limit must be at least 0 seconds, got {time_limit}"),
         ]
     )

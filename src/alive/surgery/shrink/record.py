@@ -145,6 +145,25 @@ class Proofs:
 
 
 @dataclass(frozen=True, slots=True)
+class Straightened:
+    """How many units were made dead, and how many linear, that bent for less than a share of their values.
+
+    layers  by path: their units, the mean entropy of on and off in bits, and how many of them were changed
+    """
+
+    share: float
+    dead: int
+    linear: int
+    layers: tuple[tuple[str, int, float, int], ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.dead:,} units that were on, and {self.linear:,} that were off, for less than {self.share:g} of "
+            "their values bend no more, and outputs differ on the data too"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What `shrink` did.
 
@@ -155,6 +174,7 @@ class Report:
     on_data   the difference on the data the units were judged on (observed), or on points of the box (certified)
     held_out  the difference on data that were not looked at before
     stirred   how many units that were quiet on some points are not on others; None if that was not to be seen
+    nearly    how many units were made dead or linear first, which bent for a small share of their values
     """
 
     ground: Ground
@@ -168,6 +188,7 @@ class Report:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     stirred: Stirred | None = None
+    nearly: Straightened | None = None
 
     def meaning(self, why: str) -> str:
         """What a reason means on this ground."""
@@ -208,6 +229,8 @@ class Report:
         """What the removal rests on."""
         if self.proofs is not None:
             return f"certified: proved for every input with {self.proofs.box}"
+        if self.nearly is not None:
+            return f"observed on the {self.points:,} points given, and changed: {self.nearly}"
         return f"observed: exact on the {self.points:,} points given, all of them looked at; other inputs may differ"
 
     @property
