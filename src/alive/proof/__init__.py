@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from ..rooms import load_on_use
 
 if TYPE_CHECKING:
-    from .result import Check, Proof
     from .trial import check_cure
 
-__all__ = ["Check", "Proof", "check_cure"]
+__all__ = ["check_cure"]
 
 load_on_use(__name__)

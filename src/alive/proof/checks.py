@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..functional import State
+from ..taps.selections import NOUNS
 from .result import Check
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Pairs = dict[str, tuple[Tensor, Tensor]]
 STALE, KEPT = 0.999, 0.3  # as alike, and at least as large, as what was there before
+SELDOM = 0.25  # of an even share of the choices, or of all values: below it a revival may take a unit for dead
 RISE, USUAL = 0.05, 5.0  # of the loss: its share, and times the usual change
 
 
@@ -56,7 +58,7 @@ def _gradient(seen: Sequence[Seen], planted: Planted, *, came: int) -> Check:
 
 def _alive(seen: Sequence[Seen], units: Tensor) -> Tensor:
     """Whether units were alive after each step [steps, units]."""
-    return torch.stack([each.states[1][units] != State.DEAD for each in seen])
+    return torch.stack([each.units[1].states[units] != State.DEAD for each in seen])
 
 
 def _acts(seen: Sequence[Seen], planted: Planted) -> tuple[Check, int]:
@@ -141,15 +143,22 @@ def _targets(seen: Sequence[Seen], planted: Planted, moments: Sequence[tuple[See
 
 
 def _harm(seen: Sequence[Seen], planted: Planted, jumps: Sequence[tuple[Seen, Tensor]]) -> Check:
-    moments = [(each.states[0], jump) for each, jump in jumps if bool((jump & (each.states[0] == State.DEAD)).any())]
-    none = torch.zeros(len(seen[0].states[0]), dtype=torch.bool)
-    overwritten = torch.stack([jump & (was != State.DEAD) for was, jump in moments]).any(0) if moments else none
-    written, many = int(overwritten[planted.alive].sum()), len(planted.alive)
+    moments = [
+        (each.units[0], jump) for each, jump in jumps if bool((jump & (each.units[0].states == State.DEAD)).any())
+    ]
+    often = torch.zeros(len(seen[0].units[0].states), dtype=torch.float64)  # the most, of those that were written anew
+    for was, jump in moments:
+        often = torch.where(jump & (was.states != State.DEAD), torch.maximum(often, was.often), often)
+    own, many = often[planted.alive], len(planted.alive)
     died = int((~_alive(seen, planted.alive)[-1]).sum())
-    if written:
-        return Check("harm", "no", f"{written} of {many} that were alive were written anew too", fault=True)
-    told = f"none of {many} that were alive was written anew"
-    return Check("harm", "yes", f"{told}; {died} of them are dead at the end" if died else told)
+    if not bool((own > 0).any()):
+        told = f"none of {many} that were alive was written anew"
+        return Check("harm", "yes", f"{told}; {died} of them are dead at the end" if died else told)
+    share = "an even share" if planted.noun in NOUNS else "all values"
+    busy = bool((own > SELDOM).any())
+    told = f"{int((own > 0).sum())} of {many} that were alive were written anew too, "
+    told += f"on for up to {float(own.max()):.2g} of {share}"
+    return Check("harm", "no" if busy else "yes", told if busy else f"{told}: seldom used", fault=busy)
 
 
 def _loss(seen: Sequence[Seen], moments: Sequence[Seen]) -> Check:

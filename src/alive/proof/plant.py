@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,13 @@ class Rows:
         return tensor_of(model, self.name).detach().movedim(self.axis, 0)
 
 
+class Told(NamedTuple):
+    """The units of a layer in a census: their states, and how often they are on, candidates beside an even share."""
+
+    states: Tensor
+    often: Tensor
+
+
 @dataclass(frozen=True, slots=True)
 class Planted:
     """A layer, the units planted dead in it, those that were alive before and stayed so, and where their numbers lie.
@@ -49,9 +56,13 @@ class Planted:
     own: tuple[Rows, ...]
     beside: tuple[Rows, ...]
 
-    def states(self, found: Census) -> Tensor:
-        """The states of the layer's units in a later census."""
-        return found[self.layer].states
+    def told(self, found: Census) -> Told:
+        """The layer in a later census."""
+        layer = found[self.layer]
+        rates = layer.rates
+        assert rates is not None
+        even = rates.on.double().mean() if self.noun in NOUNS else rates.met.double()
+        return Told(layer.states, rates.on / even)
 
 
 def plant(model: nn.Module, data: Any, *, layer: str | None, share: float) -> Planted:
@@ -131,7 +142,7 @@ def _codes(
     def put(values: Tensor) -> None:
         for rows in (*own, *beside):
             held = rows.of(model)
-            if held.ndim < 2:
+            if held.shape != book.shape:
                 continue
             with torch.no_grad():
                 scale = held[units].flatten(1).norm(dim=1) / was

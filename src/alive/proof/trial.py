@@ -18,7 +18,7 @@ from ..errors import AliveError, expect, fault
 from ..functional import State
 from ..surgery.models import tensor_of
 from .checks import checks
-from .plant import Planted, Rows, plant
+from .plant import Planted, Rows, Told, plant
 from .result import Proof
 
 
@@ -81,7 +81,7 @@ def check_cure(
     planted, revived = trial.planted, trial.revived
     told = tuple(planted.units[revived].tolist())
     answers = checks(trial.seen, planted, made)
-    names = (planted.label, planted.noun, tuple(planted.units.tolist()), len(trial.seen[0].states[0]))
+    names = (planted.label, planted.noun, tuple(planted.units.tolist()), len(trial.seen[0].units[0].states))
     return Proof(*names, steps, told, answers)
 
 
@@ -92,7 +92,7 @@ class Seen:
     own, beside, state, target  by name, [C, numbers]
     gradient                    the largest that arrived at each unit [C]
     loss                        on the first batch
-    states                      of the units [C], over all data
+    units                       in a census of all data
     """
 
     own: dict[str, tuple[Tensor, Tensor]]
@@ -101,7 +101,7 @@ class Seen:
     target: dict[str, tuple[Tensor, Tensor]]
     gradient: Tensor | None
     loss: tuple[float | None, float | None]
-    states: tuple[Tensor, Tensor]
+    units: tuple[Told, Told]
 
     def jumped(self) -> Tensor:
         """Which units' own numbers were written anew in this step, and not moved as all others were [C]."""
@@ -110,7 +110,7 @@ class Seen:
             moved = (after - before).norm(dim=1)
             size = torch.maximum(before.norm(dim=1).median(), torch.tensor(1e-12))
             usual = moved.median()
-            own = (moved > 10 * usual) & (moved > 0.1 * size)
+            own = (moved > 10 * usual) & (moved > 0.5 * size)
             found = own if found is None else found | own
         assert found is not None
         return found
@@ -156,24 +156,24 @@ class _Trial:
 
     def follow(self, steps: int) -> None:
         """Run the steps, and note what each does."""
-        before, loss, states = self._rows(), self._loss(), self._states()
+        before, loss, units = self._rows(), self._loss(), self._units()
         for _ in range(steps):
             arrived: list[Tensor] = []
             with self._listen(arrived):
                 self.train()
-            after, later, now = self._rows(), self._loss(), self._states()
+            after, later, now = self._rows(), self._loss(), self._units()
             own, beside, state, target = (_pairs(old, new) for old, new in zip(before, after, strict=True))
             largest = torch.stack(arrived).amax(0) if arrived else None
-            self.seen.append(Seen(own, beside, state, target, largest, (loss, later), (states, now)))
-            before, loss, states = after, later, now
+            self.seen.append(Seen(own, beside, state, target, largest, (loss, later), (units, now)))
+            before, loss, units = after, later, now
 
-    def _states(self) -> Tensor:
-        return self.planted.states(census(self.model, self.batches))
+    def _units(self) -> Told:
+        return self.planted.told(census(self.model, self.batches))
 
     @property
     def revived(self) -> Tensor:
         """Which of the planted were alive in any census."""
-        return torch.stack([seen.states[1][self.planted.units] != State.DEAD for seen in self.seen]).any(0)
+        return torch.stack([seen.units[1].states[self.planted.units] != State.DEAD for seen in self.seen]).any(0)
 
     def _rows(self) -> tuple[dict[str, Tensor], ...]:
         """The numbers of each unit now: what makes it, what is kept beside, the optimisers' state, target copies."""
