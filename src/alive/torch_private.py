@@ -1,7 +1,7 @@
 """Private names of torch that alive depends on, in one file, because any release of torch may change them.
 
-`PRIVATE` lists each name, what it is needed for, and why the public way does not do. A test looks each of them up in
-the installed torch. Below are the functions and classes through which the other files use them.
+torch_private.toml lists each name, what it is needed for, and why the public way does not do. A test looks each of them
+up in the installed torch. Below are the functions and classes through which the other files use them.
 
 A name that a later torch no longer has is told of once, at import; then something simpler serves, or what needs it
 says so when it is asked for, and the rest of alive goes on.
@@ -9,11 +9,13 @@ says so when it is asked for, and the rest of alive goes on.
 
 from __future__ import annotations
 
+import tomllib
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, wraps
 from importlib import import_module
+from importlib.resources import files
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
@@ -24,239 +26,23 @@ from torch.overrides import TorchFunctionMode
 
 from .errors import AliveError
 
-__all__ = [
-    "PRIVATE",
-    "BatchNorm",
-    "DisableTorchFunction",
-    "EnableTorchFunction",
-    "FakeTensor",
-    "HigherOrderOperator",
-    "Private",
-    "TorchDispatchMode",
-    "children_of",
-    "compiled_from",
-    "current_dispatch_mode",
-    "forget_forward_hook",
-    "forward_hooks_of",
-    "found_by_ddp",
-    "has_global_hooks",
-    "has_level",
-    "has_saving_hooks",
-    "in_backward",
-    "is_dual",
-    "is_faked",
-    "is_freed",
-    "is_functorch_wrapped_tensor",
-    "is_fx_tracing",
-    "is_proxy_tracing",
-    "is_torch_function_off",
-    "is_traced_whole",
-    "is_transformed",
-    "is_view",
-    "keeps_graph",
-    "leave",
-    "level_token",
-    "modes_without_values",
-    "module_call",
-    "node_of",
-    "only_hooks",
-    "packed_rows",
-    "padded_rows",
-    "parameters_of",
-    "pop_dispatch_mode",
-    "push_dispatch_mode",
-    "remember",
-    "schema_of",
-    "storage_id",
-    "transform_levels",
-    "tree_leaves",
-    "tree_map",
-    "unwrapped",
-    "version_of",
-]
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Private(NamedTuple):
-    """One private name: where it is, what it is needed for, and why no public name does.
-
-    One that begins with Module, Tensor, Storage, Operator, Node, Function or Compiled is an attribute of such a thing.
-    Of names with "or" between them a release has one.
-    """
+    """One private name: where it is, what it is needed for, and why no public name does."""
 
     name: str
     needed_for: str
     instead: str
 
 
-PRIVATE = (
-    # Which tensor is which.
-    Private(
-        "Storage._cdata",
-        "telling whether two tensors lie in the same memory",
-        "data_ptr() is 0 for every empty, fake and meta tensor, so that these would all be one",
-    ),
-    Private("Tensor._version", "seeing that a tensor was changed in place", "nothing public counts such changes"),
-    Private("Tensor._is_view", "in-place ReLUs on a view, which autograd treats differently", "nothing public says it"),
-    Private("torch._subclasses.FakeTensor", "tensors without values", "is_meta is False for them"),
-    Private(
-        "torch._C._functorch.is_functorch_wrapped_tensor",
-        "tensors inside torch.func, whose numbers cannot be read",
-        ".item() raises under vmap, but not under grad",
-    ),
-    # What is inside a module.
-    Private(
-        "torch.nn.modules.batchnorm._BatchNorm",
-        "finding every batch norm, those of other packages too",
-        "BatchNorm1d, 2d, 3d and SyncBatchNorm have no public base class; naming them misses subclasses of the base",
-    ),
-    Private(
-        "Module._modules",
-        "children by name",
-        "named_children() leaves out a child that was given before, and such children must be replaced as well",
-    ),
-    Private(
-        "Module._parameters",
-        "whether a module has a place for parameters, even if they are None",
-        "named_parameters() leaves out those that are None",
-    ),
-    Private(
-        "Module._save_to_state_dict",
-        "Farkas layers write which unit is the extra one, if it is not the last",
-        "get_extra_state() adds its entry to every checkpoint, and plain ones would no longer load",
-    ),
-    Private("Module._load_from_state_dict", "reading that entry again", "set_extra_state(), for the same reason"),
-    Private(
-        "Compiled._orig_mod",
-        "the model inside torch.compile(model)",
-        "nothing public gives it back",
-    ),
-    # Hooks.
-    Private("Module._forward_hooks", "finding our own hooks in a copied model", "hooks can be added, but not listed"),
-    Private("Module._forward_pre_hooks", "the same for hooks that run before", "hooks can be added, but not listed"),
-    Private(
-        "Module._forward_hooks_always_called", "removing such a hook in a copy", "its handle stayed with the original"
-    ),
-    Private("Module._forward_pre_hooks_with_kwargs", "the same", "the same"),
-    Private(
-        "torch.nn.Module._call_impl",
-        "reading on the stack which module is running, for the line that calls an activation",
-        "nn.Module.__call__ has a frame as well, but torch.fx puts another function there while it traces",
-    ),
-    Private(
-        "torch.nn.modules.module._global_forward_hooks",
-        "whether anyone sees, or changes, what modules are called with",
-        "global hooks can be added, but not listed",
-    ),
-    Private("torch.nn.modules.module._global_forward_pre_hooks", "the same", "the same"),
-    Private("torch.nn.modules.module._global_backward_hooks", "the same", "the same"),
-    Private("torch.nn.modules.module._global_backward_pre_hooks", "the same", "the same"),
-    # What torch is doing now.
-    Private(
-        "torch.utils._python_dispatch.TorchDispatchMode",
-        "following a pass operation by operation",
-        "a torch function mode sees what Python calls, not the operations that such a call is made of in C++",
-    ),
-    Private(
-        "torch.utils._python_dispatch._get_current_dispatch_mode",
-        "stepping out of our own mode for a moment",
-        "leaving our mode and entering it again would also switch torch.compile back and forth, at every layer",
-    ),
-    Private("torch.utils._python_dispatch._pop_mode", "the same", "the same"),
-    Private("torch.utils._python_dispatch._push_mode", "the same", "the same"),
-    Private(
-        "torch.utils._python_dispatch._get_current_dispatch_mode_stack",
-        "taking our own mode off after a failure, whatever lies above it",
-        "leaving a mode takes off the one on top, whose ever it is",
-    ),
-    Private("torch.overrides._get_current_function_mode_stack", "the same for function modes", "the same"),
-    Private("torch.overrides._pop_mode", "the same", "the same"),
-    Private("torch.overrides._push_mode", "the same", "the same"),
-    Private(
-        "torch._C.DisableTorchFunction",
-        "not showing function modes an operation twice",
-        "DisableTorchFunctionSubclass, the documented one, turns off subclasses and leaves modes on",
-    ),
-    Private(
-        "torch._C._EnableTorchFunction",
-        "showing function modes what runs in a branch of torch.cond, which is one operation to others",
-        "nothing public ends a DisableTorchFunction before its block does",
-    ),
-    Private(
-        "torch._ops.HigherOrderOperator",
-        "knowing torch.cond and flex_attention, which run functions, from other operations",
-        "torch.ops.higher_order holds them, and has no common type",
-    ),
-    Private(
-        "torch._C._is_torch_function_all_disabled",
-        "whether a pass can be followed",
-        "nothing public says it",
-    ),
-    Private("torch._C._functorch.peek_interpreter_stack", "whether torch.func is running", "nothing public says it"),
-    Private("torch._C._functorch.get_interpreter_stack", "which transforms are running", "nothing public says it"),
-    Private("torch._C._functorch._wrap_for_grad", "noticing that a transform has ended", "nothing public says it"),
-    Private("torch._C._functorch.maybe_get_level", "the same", "the same"),
-    Private(
-        "torch._C._functorch.get_unwrapped",
-        "the values of all that vmap runs at once",
-        "torch.vmap shows its function one of them, whose numbers cannot be read",
-    ),
-    Private("torch._C._TorchDispatchModeKey", "whether make_fx or a fake mode is on", "nothing public says it"),
-    Private("torch._C._get_dispatch_mode", "the same", "the same"),
-    Private("torch._C._len_torch_dispatch_stack", "the same, cheaply", "the same"),
-    Private("torch._ops._get_dispatch_mode_pre_dispatch", "the same inside torch.export", "the same"),
-    Private("torch._guards.detect_fake_mode", "whether a fake mode is on", "nothing public says it"),
-    Private("torch._guards.TracingContext", "the same, cheaply", "the same"),
-    Private(
-        "torch._C._get_tracing_state",
-        "whether torch.jit.trace is running",
-        "torch.jit.is_tracing() says the same outside compiled code, and is used where that is enough",
-    ),
-    Private(
-        "torch.fx._symbolic_trace._is_fx_tracing_flag or torch.fx._symbolic_trace._get_is_fx_tracing",
-        "whether torch.fx is tracing; the first up to torch 2.13, the second from 2.14 on",
-        "is_fx_tracing() there warns",
-    ),
-    Private("torch.fx._symbolic_trace._assert_is_none", "knowing a check that torch.fx adds by itself", "none"),
-    Private("torch._C._current_graph_task_id", "whether a backward pass is running", "nothing public says it"),
-    Private(
-        "torch._C._autograd._get_current_graph_task_keep_graph",
-        "whether the graph is freed behind a backward pass",
-        "nothing public says it",
-    ),
-    Private(
-        "torch._C._autograd._top_saved_tensors_default_hooks or torch._C._autograd._pop_saved_tensors_default_hooks",
-        "whether saved tensors go through hooks of the user's; torch 2.6 has only the second, which does not say it",
-        "nothing public says it; where it cannot be told, the penalty is computed in plain torch",
-    ),
-    Private("torch.autograd.forward_ad._current_level", "whether forward-mode AD is on", "nothing public says it"),
-    # Autograd's graph.
-    Private("Function._backward_cls", "knowing the node of our own function in the graph", "its name is no proof"),
-    Private("Function._raw_saved_tensors", "whether a graph was freed", "saved_tensors raises, and unpacks them all"),
-    Private("Node._saved_result", "counting what a pass keeps for backward", "hooks see what is saved, not what stays"),
-    Private(
-        "torch.nn.parallel.distributed._find_tensors",
-        "parameters that DistributedDataParallel would call unused, found the way it does",
-        "a search of our own would have to repeat its rules",
-    ),
-    # Operations by their own names.
-    Private("Operator._schema", "the arguments of an operation by name", "nothing public lists the arguments"),
-    Private(
-        "torch._VF._pack_padded_sequence",
-        "the packing that nn.utils.rnn does, on owners",
-        "pack_padded_sequence() sorts first; what we repeat is the call after that",
-    ),
-    Private("torch._VF._pad_packed_sequence", "the way back", "pad_packed_sequence() takes a PackedSequence only"),
-    Private(
-        "torch.utils._pytree.tree_leaves",
-        "the tensors in nested inputs and outputs",
-        "torch 2.13 has no public module for this",
-    ),
-    Private("torch.utils._pytree.tree_map", "the same", "the same"),
-)
+def read_private() -> tuple[Private, ...]:
+    """The list of them."""
+    table = tomllib.loads(files(__package__).joinpath("torch_private.toml").read_text(encoding="utf-8"))
+    return tuple(Private(name, needed_for, instead) for name, (needed_for, instead) in table.items())
+
 
 MISSING: list[str] = []
 """Private names that the installed torch does not have."""
@@ -274,13 +60,17 @@ def _absent(name: str) -> type:
     """What stands for a name that torch no longer has and nothing can replace: a class that nothing can be made of."""
 
     def refuse(*_: object, **__: object) -> None:
-        needed_for = next(private.needed_for for private in PRIVATE if name in private.name.split(" or "))
+        needed_for = _needed_for(name)
         raise AliveError(
             f"torch {torch.__version__} has no {name}, which alive needs for {needed_for}",
             "Install the torch of alive's constraints.txt for that, or a newer alive",
         )
 
     return type("Absent", (), {"__new__": refuse})
+
+
+def _needed_for(name: str) -> str:
+    return next((private.needed_for for private in read_private() if name in private.name.split(" or ")), "")
 
 
 class _Nothing:
@@ -305,17 +95,18 @@ def _simple_map(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    from torch._C import DisableTorchFunction
+    from torch._C import DisableTorchFunction as DisableTorchFunction
     from torch._C import _EnableTorchFunction as EnableTorchFunction
-    from torch._C._functorch import is_functorch_wrapped_tensor
-    from torch._ops import HigherOrderOperator
-    from torch._subclasses import FakeTensor
+    from torch._C._functorch import is_functorch_wrapped_tensor as is_functorch_wrapped_tensor
+    from torch._ops import HigherOrderOperator as HigherOrderOperator
+    from torch._subclasses import FakeTensor as FakeTensor
     from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
-    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
     from torch.utils._python_dispatch import _get_current_dispatch_mode as current_dispatch_mode
     from torch.utils._python_dispatch import _pop_mode as pop_dispatch_mode
     from torch.utils._python_dispatch import _push_mode as push_dispatch_mode
-    from torch.utils._pytree import tree_leaves, tree_map
+    from torch.utils._pytree import tree_leaves as tree_leaves
+    from torch.utils._pytree import tree_map as tree_map
 else:
     _DISPATCH = "torch.utils._python_dispatch"
     DisableTorchFunction = _private("torch._C", "DisableTorchFunction")
@@ -367,8 +158,7 @@ if _PROXY is None:
     _dispatch_mode = _mode_before_dispatch = lambda key: None
 
 for _name in MISSING:
-    _needed_for = next((private.needed_for for private in PRIVATE if _name in private.name.split(" or ")), "")
-    warnings.warn(f"torch {torch.__version__} has no {_name}: alive goes without {_needed_for}", stacklevel=2)
+    warnings.warn(f"torch {torch.__version__} has no {_name}: alive goes without {_needed_for(_name)}", stacklevel=2)
 
 module_call: CodeType = getattr(nn.Module, "_call_impl", nn.Module.__call__).__code__
 """A frame with this code is the call of a module."""
