@@ -30,6 +30,9 @@ def census(
     ignore: Ignore = None,
     threshold: Limits = None,
     keep_points: Annotated[bool, typer.Option("--keep-points", help="In JSON: where each point died.")] = False,
+    rare: Annotated[
+        float, typer.Option(help="Units on, or off, for less than this share of their values are told.")
+    ] = 1e-3,
     paired: Paired = None,
 ) -> None:
     """Count the dead, linear and nonlinear units and points of a model over a data set."""
@@ -55,6 +58,7 @@ def census(
                 declared=Declared(paired=paired_of(paired)),
                 gradient=gradient or wanted.wants_gradient,
                 loss=loss_of(loss),
+                rare=rare,
             )
     note(opened.notes)
     if html is not None:

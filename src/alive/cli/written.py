@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from ..render.sheet import Sheet
     from .sources import Opened
 
-FAIL = (
-    'Exit with 1 if this holds or may: "dead_units>0", "dead_points>=5%", "gradient<1e-6", ALV001, or a level: error.'
-)
+FAIL = 'Exit with 1 if this holds or may: "dead_units>0", "rare_latents>20%", "load>2", ALV001, or a level: error.'
 SUFFIXES = {".json": "json", ".sarif": "sarif", ".xml": "junit", ".md": "markdown"}
 
 Form = Annotated[str | None, choice("What to print, or to write with --out", values.FORMATS)]

@@ -87,18 +87,7 @@ class Backward:
             # A number for all points, such as a loss, is a mean over them.
             scale = 1 if any(_axis(t, points, point_axis) is not None for t in ends) else points
             return sum((value.double().sum() for value, _ in parts), torch.zeros(())) * (scale / whole)
-        try:
-            found = self._loss(output, targets)
-        except Exception as error:
-            if targets is None and isinstance(error, AttributeError | TypeError):  # as of nothing at all
-                raise AliveError("the data have no targets for the loss", "Give (inputs, targets)") from error
-            raise fault("calling the loss", error) from error
-        if not isinstance(found, Tensor) or found.numel() != 1:
-            given = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise AliveError(f"the loss gave {given}, not one number", "Let loss(output, targets) return the mean")
-        if not found.requires_grad:
-            raise AliveError("the loss does not depend on the model's output", "Compute it from the output, with torch")
-        return found.reshape(())
+        return loss_of(self._loss, output, targets)
 
     def arrived(self, name: str, signal: Signal) -> Signal:
         """The signal of a layer with the gradient that arrived there."""
@@ -108,6 +97,23 @@ class Backward:
         if found is None:
             return signal
         return replace(signal, arrived=float(found.sum()), silent_points=int((found == 0).sum()), judged=len(found))
+
+
+def loss_of(loss: Loss, output: Any, targets: Any) -> Tensor:
+    """One number by a loss of the user's own, with a gradient."""
+    try:
+        with torch.enable_grad():
+            found = loss(output, targets)
+    except Exception as error:
+        if targets is None and isinstance(error, AttributeError | TypeError):  # as of nothing at all
+            raise AliveError("the data have no targets for the loss", "Give (inputs, targets)") from error
+        raise fault("calling the loss", error) from error
+    if not isinstance(found, Tensor) or found.numel() != 1:
+        given = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise AliveError(f"the loss gave {given}, not one number", "Let loss(output, targets) return the mean")
+    if not found.requires_grad:
+        raise AliveError("the loss does not depend on the model's output", "Compute it from the output, with torch")
+    return found.reshape(())
 
 
 def _axis(t: Tensor, points: int, point_axis: int | None) -> int | None:

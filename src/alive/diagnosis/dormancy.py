@@ -4,27 +4,24 @@ directions a layer's units differ. `docs/dormant.md` says what each can and cann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from math import exp
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ..data import calls, read
-from ..errors import AliveError, expect, fault
+from ..errors import AliveError
 from ..provenance import Grid, Layout
 from ..taps import UNDECLARED, Call, Declared, Taps, Watcher, bare
 from ..torch_private import DisableTorchFunction
-from ..world import world_size
-from .backward import unfrozen
+from .backward import Loss, loss_of, unfrozen
 from .example import Example, example_of
 from .modes import Modes
 
-Loss = Callable[[Any, Any], Tensor]
 MOST_UNITS = 2048  # of which the products are kept
 
 
@@ -150,14 +147,6 @@ class Dormancy:
         units = sum(len(one.size) for one in known if one.size is not None)
         return sum(map(len, found)) / units if units else None
 
-    def gathered(self) -> Dormancy:
-        """The sum over all ranks, on every rank."""
-        parts: list[Dormancy | None] = [self]
-        if world_size() > 1:
-            parts *= world_size()
-            distributed.all_gather_object(parts, self)
-        return reduce(Dormancy.__add__, [part for part in parts if part is not None])
-
     def __str__(self) -> str:
         rows = [
             ("layer", "units", "dormant", "gradient-dormant", "effective rank", "stable rank", "weight norm"),
@@ -202,7 +191,7 @@ def dormancy(
                 with taps.batch(calls.inputs(batch, root), points, follow=True):
                     output = calls.run(root, batch, number, None, grad=loss is not None)
                 if loss is not None:
-                    watcher.go_back(_loss(loss, output, calls.targets(batch, root)))
+                    watcher.go_back(loss_of(loss, output, calls.targets(batch, root)))
                 found = Dormancy(tuple(_weigh(root, one) for one in watcher.seen.values()), example)
                 total = found if total is None else total + found
     finally:
@@ -279,16 +268,6 @@ def _weigh(root: nn.Module, layer: LayerDormancy) -> LayerDormancy:
     except AttributeError:
         weight = None
     return layer if not isinstance(weight, Tensor) else replace(layer, weight_norm=float(weight.detach().norm()))
-
-
-def _loss(loss: Loss, output: Any, targets: Any) -> Tensor:
-    try:
-        with torch.enable_grad():
-            found = loss(output, targets)
-    except Exception as error:
-        raise fault("calling the loss", error) from error
-    expect([(isinstance(found, Tensor) and found.numel() == 1, "the loss must be one number")])
-    return found.reshape(())
 
 
 def _relative(sums: Tensor | None) -> Tensor | None:

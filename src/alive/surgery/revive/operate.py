@@ -86,7 +86,7 @@ def revive(
     _expect_fit(census, how, data)
     together = across_ranks and world_size() > 1
     if together:
-        census = gather(census) if isinstance(census, Census) else census.gathered()
+        census = gather(census)
     bench = Bench(root, optimisers, int(torch.randint(2**31, ())) if seed is None else seed)
     operation = _Operation(root, bench, census, None if data is None else Calls(data, root), how, exact, share, loss)
     given = wires or {}
