@@ -26,6 +26,20 @@ from torch.overrides import TorchFunctionMode
 
 from .errors import AliveError
 
+__all__ = [  # of what is here by another way than def and class
+    "BatchNorm",
+    "DisableTorchFunction",
+    "EnableTorchFunction",
+    "FakeTensor",
+    "HigherOrderOperator",
+    "TorchDispatchMode",
+    "current_dispatch_mode",
+    "is_functorch_wrapped_tensor",
+    "pop_dispatch_mode",
+    "push_dispatch_mode",
+    "tree_leaves",
+    "tree_map",
+]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -95,18 +109,17 @@ def _simple_map(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    from torch._C import DisableTorchFunction as DisableTorchFunction
+    from torch._C import DisableTorchFunction
     from torch._C import _EnableTorchFunction as EnableTorchFunction
-    from torch._C._functorch import is_functorch_wrapped_tensor as is_functorch_wrapped_tensor
-    from torch._ops import HigherOrderOperator as HigherOrderOperator
-    from torch._subclasses import FakeTensor as FakeTensor
+    from torch._C._functorch import is_functorch_wrapped_tensor
+    from torch._ops import HigherOrderOperator
+    from torch._subclasses import FakeTensor
     from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
-    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+    from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._python_dispatch import _get_current_dispatch_mode as current_dispatch_mode
     from torch.utils._python_dispatch import _pop_mode as pop_dispatch_mode
     from torch.utils._python_dispatch import _push_mode as push_dispatch_mode
-    from torch.utils._pytree import tree_leaves as tree_leaves
-    from torch.utils._pytree import tree_map as tree_map
+    from torch.utils._pytree import tree_leaves, tree_map
 else:
     _DISPATCH = "torch.utils._python_dispatch"
     DisableTorchFunction = _private("torch._C", "DisableTorchFunction")
