@@ -198,6 +198,11 @@ def parameters_of(module: nn.Module) -> dict[str, nn.Parameter | None]:
     return module._parameters
 
 
+def buffers_of(module: nn.Module) -> dict[str, Tensor | None]:
+    """The module's own buffers by name, those that are None too."""
+    return module._buffers
+
+
 def forward_hooks_of(module: nn.Module) -> dict[int, Any]:
     """Every hook before and after forward, by its number."""
     return {**module._forward_pre_hooks, **module._forward_hooks}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ...errors import AliveError, expect_one_of
 from ...functional.farkas import RuleOptions
+from ...torch_private import buffers_of, parameters_of
 from .layers import PLAIN, FarkasAggregate
 from .plain import Guaranteed, materialised
 
@@ -130,7 +131,7 @@ def farkas_block(
 
 def _shorten(module: nn.Module, units: int) -> None:
     """Take the last unit off a layer or norm, in place; anything else with numbers for each unit is refused."""
-    stores: Any = (module._parameters, module._buffers)
+    stores: Any = (parameters_of(module), buffers_of(module))
     for store in stores:
         for name, value in store.items():
             if value is not None and value.ndim and len(value) == units:
