@@ -537,3 +537,53 @@ def test_the_output_layer_may_have_a_rate_of_its_own(alive, tmp_path: Path) -> N
     code, _, err = alive("train", "3x4", "--output-lr", 0)
     assert code == 2
     assert "output_lr must be finite and above 0, got 0.0" in err
+
+
+SKIPS = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.branch = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+    def forward(self, x):
+        return torch.relu(x + self.branch(x))
+
+def residual():
+    return nn.Sequential(nn.Linear(2, 8), nn.ReLU(), Block(8), Block(8), nn.Linear(8, 1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--zero-start",), "best"),
+        (("--jumpstart", "U", "--balance", 0.6, "--margin", 0.5, "--conv", "position"), "best"),
+        (("--phase-out", 0.7), "best"),
+        (("--farkas", "--phase-out", 0.7), "2.branch.2: converted"),
+        (("--farkas", "--jumpstart", "UP"), "0: converted, unit"),
+    ],
+)
+def test_the_papers_methods_train_a_network_of_ones_own(alive, tmp_path, monkeypatch, options, says):
+    (tmp_path / "skips.py").write_text(SKIPS)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = alive("train", "skips:residual", "--data", "moons", "--epochs", 5, *options)
+    assert code == 0, err
+    assert says in out + err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--balance", 0.6), "need a penalty: add --jumpstart UP"),
+        (("--phase-out", 0.5, "--zero-start"), "leave --jumpstart and --zero-start out"),
+        (("--phase-out", 1.5), "is a part of training"),
+        (("--phase-out", 0.5), "has no skip connection"),
+        (("--jumpstart", "U", "--conv", "chanel"), "channel"),
+    ],
+)
+def test_methods_that_do_not_fit_are_refused(alive, options, says):
+    code, _, err = alive("train", "3x4", "--epochs", 5, *options)
+    assert code == 2
+    assert says in err

@@ -287,3 +287,25 @@ def test_refusals_name_the_cause(make, message):
 def test_repr_shows_sizes_and_rule():
     assert "groups=2" in repr(FarkasConv2d(4, 6, 3, groups=2, padding=1))
     assert "aggregation='sum', bias_mode='strict', floor=0.001" in repr(FarkasLinear(2, 3))
+
+
+@pytest.mark.parametrize("kind", ["dense", "conv", "groups"])
+def test_any_fixed_mixture_and_a_learned_one_that_starts_at_the_mean(kind):
+    def made(aggregation):
+        chance = torch.Generator().manual_seed(0)
+        if kind == "dense":
+            return FarkasLinear(4, 5, aggregation=aggregation, generator=chance)
+        return FarkasConv2d(4, 5, 3, groups=2 if kind == "groups" else 1, aggregation=aggregation, generator=chance)
+
+    x = torch.randn(7, 4) if kind == "dense" else torch.randn(3, 4, 6, 6)
+    for aggregation, same in ((1.0, "sum"), (0.25, "mean"), ((1.0,) * 4, "sum"), ("learned from mean", "mean")):
+        torch.testing.assert_close(made(aggregation)(x), made(same)(x))
+    layer = made((0.5, 2.0, 1.0, 0.1))
+    z = layer(x).movedim(1, -1)
+    total = z @ torch.tensor([0.5, 2.0, 1.0, 0.1, 1.0])
+    torch.testing.assert_close(total, total.flatten()[0].expand_as(total), atol=1e-4, rtol=1e-4)  # no input moves it
+    torch.testing.assert_close(layer.to_plain()(x), layer(x))
+    assert made("learned from mean").theta.requires_grad
+    for wrong in (0.0, -1.0, (1.0, 2.0), (1.0, 0.0, 1.0, 1.0), float("nan")):
+        with pytest.raises(AliveError, match="mixture"):
+            made(wrong)

@@ -166,3 +166,27 @@ def test_a_weight_times_the_scale_of_the_loss_trains_the_same_network(scale: flo
         return [p.detach() for p in model.parameters()]
 
     assert all(torch.equal(a, b) for a, b in zip(trained(scale), trained(1.0), strict=True))
+
+
+def test_units_and_points_have_weights_of_their_own():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 1))
+    x = torch.randn(9, 3)
+
+    def told(**options):
+        with Jumpstart(model, **options) as keep:
+            model(x)
+            return keep.penalty()
+
+    both = told(weight={"U": 0.7, "P": 0.02})
+    torch.testing.assert_close(both, told(weight=0.7, mode="U") + told(weight=0.02, mode="P"))
+    assert torch.equal(told(weight={"L": 0.5}, mode="L"), told(weight=0.5, mode="L"))
+    both.backward()
+    assert model[0].weight.grad.any()
+    for options, says in (
+        ({"weight": {"U": 1.0}}, "mode 'UP' has weights for U and P, got"),
+        ({"weight": {"U": 1.0, "P": 0.1}, "aggregate": "sumsq"}, "not the aggregate 'sumsq'"),
+        ({"weight": {"U": -1.0, "P": 0.1}}, "not negative"),
+    ):
+        with pytest.raises(AliveError, match=says):
+            Jumpstart(model, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from ..penalties import Jumpstart, Schedule
     from ..train import Logger, Task
 
+EXAMPLE = 64  # points of which skips and layers are found
 LOSS = "ce, bce, mse, or mine:loss(output, targets); by default what the targets ask for."
+ZERO = "Start from zeros, with fading dropout and a penalty that leans to life (001)."
+PHASE = "Phase skip connections out over this part of training, such as 0.7 (002)."
 WEIGHT = "Weight of the penalty; by default one that fits every network; auto: each layer finds its own."
 
 
@@ -39,7 +42,13 @@ def train(
     weight: Annotated[str | None, typer.Option(help=WEIGHT)] = None,
     final_weight: Annotated[float | None, typer.Option(help="Weight at the end, for a schedule.")] = None,
     schedule: Annotated[str, choice("Course of the weight", values.SHAPES)] = "constant",
-    aggregate: Annotated[str, choice("One number of all slacks", values.AGGREGATES)] = "meansq",
+    aggregate: Annotated[str | None, choice("One number of all slacks", values.AGGREGATES)] = None,
+    balance: Annotated[float | None, typer.Option(help="Share of staying on, the rest of staying off: .5.")] = None,
+    margin: Annotated[float | None, typer.Option(help="By how much units and points are to be on, and off: 1.")] = None,
+    conv: Annotated[str | None, choice("Units of a convolution", values.CONVS)] = None,
+    zero_start: Annotated[bool, typer.Option("--zero-start", help=ZERO)] = False,
+    farkas: Annotated[bool, typer.Option("--farkas", help="Give every layer a unit that is on, first of all.")] = False,
+    phase_out: Annotated[float | None, typer.Option(help=PHASE)] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to resume from.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint; where there is none yet, begin.")
@@ -52,10 +61,12 @@ def train(
     from .. import train as training
     from ..data.memory import labelled
     from ..functional.way import compiler_fault
-    from ..penalties import Jumpstart
+    from ..penalties import Jumpstart, VANController
     from . import sources
 
-    _expect_penalty(jumpstart, weight, final_weight, schedule, aggregate)
+    asked = {"aggregate": aggregate, "balance": balance, "pos_margin": margin, "neg_margin": margin, "conv": conv}
+    options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    _expect_penalty(jumpstart, weight, final_weight, schedule, options, zero_start=zero_start, phase_out=phase_out)
     settings = training.Settings(
         epochs=epochs,
         batch_size=batch_size,
@@ -78,11 +89,18 @@ def train(
             as_floats = "the model reads the whole numbers of its inputs as floats"
             note((*opened.notes, *[as_floats] * (seen.data is not points), *task.said))
         task, points = replace(task, name=loss or task.name), seen.data
+        network, said = _rebuilt(network, points, farkas=farkas, skips=phase_out is not None)
+        note(said if ranks.is_main else ())
         if resume and checkpoint is not None and ranks.is_main and not checkpoint.exists():
             note((f"there is no checkpoint {checkpoint} yet: training begins",))
-        if jumpstart is not None and ranks.is_main and compiler_fault():
+        if (jumpstart is not None or zero_start) and ranks.is_main and compiler_fault():
             note((compiler_fault(),))
-        keep = Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) if jumpstart is not None else None
+        keep: Any = None
+        if phase_out is not None:
+            steps = epochs * -(-len(points.train_y) // (settings.batch_size or len(points.train_y)))
+            keep = VANController(network, phase_out_steps=max(1, round(phase_out * steps)))
+        elif jumpstart is not None or zero_start:
+            keep = _kept(network, planned, jumpstart, options, zero_start=zero_start, seed=typed.seed)
         with keep or nullcontext():
             result = training.train(
                 network,
@@ -104,12 +122,44 @@ def train(
         put(f"last  {result.last}\nbest  {result.best}")
     if result.stopped:
         fail(result.stopped, 1)
-    if jumpstart is not None and training.in_vain(task, result, points):
-        assert keep is not None
+    if jumpstart is not None and not zero_start and training.in_vain(task, result, points):
         state = keep.state_dict()
-        with Jumpstart(network, planned, mode=jumpstart, aggregate=aggregate) as keep:
+        with Jumpstart(network, planned, mode=jumpstart, **options) as keep:
             keep.load_state_dict(state)
             _say_if_drowned(network, points, task, keep)
+
+
+def _rebuilt(network: nn.Module, points: Data, *, farkas: bool, skips: bool) -> tuple[nn.Module, tuple[str, ...]]:
+    """The network with Farkas layers, or gates on its skips, as asked; and what was done."""
+    import torch
+
+    from .. import surgery
+    from ..train import Points
+
+    if not farkas and not skips:
+        return network, ()
+    inputs, _ = Points(points, next(network.parameters())).batch(torch.arange(min(len(points.train_y), EXAMPLE)))
+    example: Any = dict(zip(points.names, inputs, strict=True)) if points.names else inputs
+    said: tuple[str, ...] = ()
+    if farkas:
+        done = surgery.to_farkas(network, example if points.names or len(inputs) > 1 else inputs[0])
+        network, said = done.model, tuple(str(done).splitlines())
+    return (surgery.phase_out(network, example) if skips else network), said
+
+
+def _kept(
+    network: nn.Module, planned: Any, mode: str | None, options: dict[str, Any], *, zero_start: bool, seed: int
+) -> Jumpstart:
+    """The penalty, attached; with a zero start as that has it."""
+    import torch
+
+    from ..penalties import Jumpstart
+    from ..penalties import zero_start as start_at_zero
+
+    if not zero_start:
+        return Jumpstart(network, planned, mode=mode or "UP", **options)
+    chance = torch.Generator().manual_seed(seed)
+    return start_at_zero(network, weight=planned, mode=mode or "UP", generator=chance, **options)
 
 
 def _plan_weight(
@@ -167,15 +217,32 @@ def _say_if_drowned(network: nn.Module, points: Data, task: Task, keep: Jumpstar
 
 
 def _expect_penalty(
-    jumpstart: str | None, weight: str | None, final_weight: float | None, schedule: str, aggregate: str
+    jumpstart: str | None,
+    weight: str | None,
+    final_weight: float | None,
+    schedule: str,
+    options: dict[str, Any],
+    *,
+    zero_start: bool,
+    phase_out: float | None,
 ) -> None:
-    """Refuse options of a penalty without a penalty, and an incomplete schedule."""
-    usual = (weight, final_weight, schedule, aggregate) == (None, None, "constant", "meansq")
+    """Refuse options of a penalty without a penalty, two that would both keep the network, an incomplete schedule."""
+    usual = (weight, final_weight, schedule) == (None, None, "constant") and not options
     moves = schedule in ("linear", "cosine")
-    fits = weight is not None or aggregate == "meansq"
+    aggregate = options.get("aggregate", "meansq")
+    fits = weight is not None or zero_start or aggregate == "meansq"
+    kept = jumpstart is not None or zero_start
     expect(
         [
-            (jumpstart is not None or usual, "--weight, --schedule and --aggregate need a penalty: add --jumpstart UP"),
+            (
+                kept or usual,
+                "--weight, --schedule, --aggregate, --balance, --margin and --conv need a penalty: add --jumpstart UP",
+            ),
+            (
+                not kept or phase_out is None,
+                "--phase-out moves the skips itself: leave --jumpstart and --zero-start out",
+            ),
+            (phase_out is None or 0 < phase_out <= 1, f"--phase-out is a part of training, as 0.7, got {phase_out}"),
             (not moves or final_weight is not None, f"a {schedule} schedule needs an end: add --final-weight 0"),
             (schedule != "constant" or final_weight is None, "--final-weight needs a way there: add --schedule linear"),
             (

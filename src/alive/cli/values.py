@@ -25,6 +25,7 @@ INITS: tuple[str, ...] = (
 SPLITS = ("train", "test", "all")
 MODES = ("U", "P", "UP", "L")
 AGGREGATES = ("meansq", "sumsq", "sum", "norm", "mean", "balanced")
+CONVS = ("channel", "position")
 SHAPES = ("constant", "linear", "cosine")
 FORMATS = ("table", "json", "sarif", "junit", "markdown")
 LOSSES = ("ce", "bce", "mse")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..errors import AliveError, expect, near
 from .activations import Activation, celu, elu, selu, softplus
 
-AGGREGATIONS = ("sum", "mean", "learned")
+AGGREGATIONS = ("sum", "mean", "learned", "learned from mean")
 BIAS_MODES = ("paper", "strict", "softplus")
 MARGIN = 1e-3  # the default of every mode but `paper`, which has none
 
@@ -50,7 +50,7 @@ TWO_SIDED = ("tanh", "sigmoid", "hardtanh", "hardsigmoid", "relu6", "softsign", 
 class RuleOptions(TypedDict, total=False):
     """What every Farkas layer, block and network takes by keyword; see `Rule.of`."""
 
-    aggregation: str
+    aggregation: str | float | tuple[float, ...]
     bias_mode: str
     cutoff: Cutoff
     margin: float | None
@@ -60,14 +60,18 @@ class RuleOptions(TypedDict, total=False):
 class Rule:
     """How the extra unit is made: its mixture, its bias, and the floor cutoff + margin below which g/κ never falls."""
 
-    aggregation: str = "sum"
+    aggregation: str | float | tuple[float, ...] = "sum"
     bias_mode: str = "strict"
     cutoff: float = 0.0
     margin: float = MARGIN
 
     @classmethod
     def of(
-        cls, aggregation: str = "sum", bias_mode: str = "strict", cutoff: Cutoff = 0.0, margin: float | None = None
+        cls,
+        aggregation: str | float | tuple[float, ...] = "sum",
+        bias_mode: str = "strict",
+        cutoff: Cutoff = 0.0,
+        margin: float | None = None,
     ) -> Rule:
         """Read the options of a layer; the cutoff is a number, or the activation that follows.
 
@@ -83,8 +87,12 @@ class Rule:
         expect(
             [
                 (
-                    self.aggregation in AGGREGATIONS,
-                    f"unknown aggregation {self.aggregation!r}: {near(self.aggregation, AGGREGATIONS)}",
+                    not isinstance(self.aggregation, str) or self.aggregation in AGGREGATIONS,
+                    f"unknown aggregation {self.aggregation!r}: {near(str(self.aggregation), AGGREGATIONS)}",
+                ),
+                (
+                    isinstance(self.aggregation, str) or _all_positive(self.aggregation),
+                    f"a fixed mixture is a number above 0 or one for each free unit, got {self.aggregation!r}",
                 ),
                 (
                     self.bias_mode in BIAS_MODES,
@@ -109,10 +117,17 @@ class Rule:
         return self.cutoff + self.margin
 
     def mixture(self, free: int, theta: Tensor | None) -> Mixture:
-        """μ for so many free units: 1 (sum), 1/free (mean), exp(θ) (learned, which at θ = 0 is the sum)."""
+        """μ for so many free units: 1 (sum), 1/free (mean), the number given, exp(θ) (learned, at θ = 0 the sum)."""
         if theta is not None:
             return theta.exp()
+        if isinstance(self.aggregation, int | float):
+            return float(self.aggregation)
         return 1.0 if self.aggregation == "sum" else 1 / free
+
+
+def _all_positive(mixture: object) -> bool:
+    each = mixture if isinstance(mixture, tuple) and mixture else (mixture,)
+    return all(isinstance(mu, int | float) and 0 < mu < math.inf for mu in each)
 
 
 def cutoff_of(activation: Cutoff) -> float:

@@ -34,7 +34,8 @@ class Jumpstart:
     ...     loss.backward()
 
     weight          λ: a number, or a Schedule moved by `set_progress`. The default fits every network, with the default
-                    aggregate; the papers' aggregates grow with the network and need a weight of their own. "auto": one
+                    aggregate; the papers' aggregates grow with the network and need a weight of their own. {"U": .3,
+                    "P": .1}: a weight for units and one for points, of the default aggregate. "auto": one
                     multiplier a layer and axis, which begins as the default, rises while the layer's constraints are
                     violated and falls when they are not (`multipliers`); it moves with every penalty()
     mode            U: units, P: points, UP: both, L: one pair of extremes a layer
@@ -65,7 +66,7 @@ class Jumpstart:
     def __init__(
         self,
         model: nn.Module,
-        weight: float | Schedule | Literal["auto"] | None = None,
+        weight: float | Schedule | Mapping[str, float] | Literal["auto"] | None = None,
         *,
         mode: str = "UP",
         conv: str = "channel",
@@ -89,7 +90,8 @@ class Jumpstart:
             expect_one_of("option", option, OPTIONS)
         expect_one_of("aggregate", aggregate, AGGREGATES)
         self.rule = Separation(mode, conv, against, balance, pos_margin, neg_margin, ties)
-        self.schedule = _schedule(weight, aggregate)
+        self._by_axis = _by_axis(weight, self.rule, aggregate)
+        self.schedule = _schedule(1.0 if isinstance(weight, Mapping) else weight, aggregate)
         self._multipliers = Multipliers() if weight == "auto" else None
         expect([(isinstance(every, int) and every >= 1, f"every is a whole number of steps from 1 on, got {every!r}")])
         self._every = every
@@ -117,7 +119,7 @@ class Jumpstart:
         )
 
     def __repr__(self) -> str:
-        weight = self.schedule if self._multipliers is None else "auto"
+        weight = self._by_axis or (self.schedule if self._multipliers is None else "auto")
         return f"Jumpstart({weight}, {self.rule}, {self._options})"
 
     def __enter__(self) -> Self:
@@ -151,7 +153,7 @@ class Jumpstart:
         return penalty
 
     def _total(self) -> Tensor:
-        return self._recorder.total(self._weigh if self._multipliers is not None else None)
+        return self._recorder.total(self._weigh if self._multipliers is not None or self._by_axis else None)
 
     def _go_to(self, step: int) -> None:
         """Go on to a step of `every`."""
@@ -190,7 +192,9 @@ class Jumpstart:
         self.set_progress(float(state["progress"]))
 
     def _weigh(self, keys: Keys, found: tuple[Means, ...], whole: bool) -> Tensor:
-        assert self._multipliers is not None
+        if self._multipliers is None:
+            axes = list(dict.fromkeys(axis for axis, _ in keys))
+            return torch.stack([self._by_axis[axis] * of.average() for axis, of in zip(axes, found, strict=True)]).sum()
         if not whole and not self._said:
             self._said = True
             warnings.warn(
@@ -210,6 +214,20 @@ def is_kept(model: nn.Module) -> bool:
     False
     """
     return any(isinstance(watcher, Recorder) for watcher in watchers(model))
+
+
+def _by_axis(weight: object, rule: Separation, aggregate: str) -> dict[str, float]:
+    """The weight of each axis, if they have weights of their own."""
+    if not isinstance(weight, Mapping):
+        return {}
+    axes = " and ".join(rule.axes)
+    expect(
+        [
+            (set(weight) == set(rule.axes), f"mode {rule.mode!r} has weights for {axes}, got {sorted(weight)}"),
+            (aggregate == "meansq", f"a weight for each axis weighs means of squares, not the aggregate {aggregate!r}"),
+        ]
+    )
+    return {axis: Schedule(weight[axis]).start for axis in rule.axes}
 
 
 def _schedule(weight: float | Schedule | str | None, aggregate: str) -> Schedule:

@@ -86,7 +86,7 @@ def to_farkas(
     example: Any,
     *,
     give_up: GiveUp = "quietest",
-    aggregation: str = "mean",
+    aggregation: str | float = "mean",
     bias_mode: str = "strict",
     margin: float | None = None,
     layers: Sequence[str] = (),
@@ -250,7 +250,7 @@ def _refusal(root: nn.Module, pair: Pair, rule: RuleOptions) -> str | None:
         return "it has one unit, with no others to balance"
     if groups > 1 and units == groups:
         return "each of its units reads a channel of its own, and giving up a unit would give up its channel"
-    if pair.beside and rule.get("aggregation") == "learned":
+    if pair.beside and str(rule.get("aggregation")).startswith("learned"):
         return "it is added to what other layers make, and all of them would have to learn one mixture"
     if isinstance(pair.layer, TRANSPOSED) and groups > 1:
         return "it is a transposed convolution in groups, which would be uneven without one unit"
@@ -310,8 +310,7 @@ def _units(layer: Any) -> int:
 
 def _finish(farkas: Farkas, own: Tensor, layer: Any) -> Farkas:
     """With the given-up unit's own bias, a mixture that starts as the sum, and the modes of the layer it replaces."""
-    if farkas.theta is not None:
-        nn.init.zeros_(farkas.theta)
+    farkas.start_mixture()
     if farkas.rule.bias_mode == "softplus":  # the β whose softplus lifts the least bias allowed to the old one,
         farkas.bias[-1] = -torch.inf  # no lower than softplus can still follow
         above = (own - effective_bias(farkas.bias, farkas.mu, farkas.rule)[0]).clamp(min=1e-3)

@@ -47,13 +47,24 @@ class Farkas(Guaranteed):
         self.placed = place != -1
         self.bias = nn.Parameter(torch.zeros(units, **like))
         self.theta: nn.Parameter | None
-        learned = rule.aggregation == "learned"
+        learned = rule.aggregation in ("learned", "learned from mean")
         self.register_parameter("theta", nn.Parameter(torch.zeros(units - 1, **like)) if learned else None)
+        self.start_mixture()
+        self.fixed: Tensor | None
+        given = rule.aggregation if isinstance(rule.aggregation, tuple) else None
+        expect([(given is None or len(given) == units - 1, f"{units} units need a mixture of {units - 1} numbers")])
+        self.register_buffer("fixed", None if given is None else torch.tensor(given, **like), persistent=False)
 
     @property
     def mu(self) -> Mixture:
         """μ: a number where all free units share one, else [m-1]."""
-        return self.rule.mixture(self.units - 1, self.theta)
+        return self.fixed if self.fixed is not None else self.rule.mixture(self.units - 1, self.theta)
+
+    @torch.no_grad()
+    def start_mixture(self) -> None:
+        """Let a learned mixture start where it does: at the sum, or at the mean."""
+        if self.theta is not None:
+            nn.init.constant_(self.theta, -math.log(self.units - 1) if self.rule.aggregation != "learned" else 0.0)
 
     def guarantee(self) -> float:
         """g/κ: for every input, the largest of the m pre-activations is at least this, and some inputs attain it."""
@@ -96,12 +107,11 @@ class Weighted(Farkas):
         return self.fan_in
 
     def reset_parameters(self, generator: Generator | None = None) -> None:
-        """Draw weights and all m biases uniform within 1/sqrt(fan_in), as torch does; θ starts at the sum."""
+        """Draw weights and all m biases uniform within 1/sqrt(fan_in), as torch does; a learned mixture starts anew."""
         bound = 1 / math.sqrt(self.fan_in)
         nn.init.uniform_(self.weight, -bound, bound, generator=generator)
         nn.init.uniform_(self.bias, -bound, bound, generator=generator)
-        if self.theta is not None:
-            nn.init.zeros_(self.theta)
+        self.start_mixture()
 
     def zero_parameters(self) -> None:
         """Set weights and biases to zero, as for the last layer of a residual branch."""
@@ -120,7 +130,8 @@ class Weighted(Farkas):
 class FarkasLinear(Weighted):
     """A dense layer [..., in_features] to [..., out_features] with max_j z_j ≥ `guarantee()` at every input (000, 3.1).
 
-    aggregation  "sum" (μ = 1), "mean" (μ = 1/(m-1)) or "learned" (μ = exp θ)
+    aggregation  "sum" (μ = 1), "mean" (μ = 1/(m-1)), any fixed μ > 0, a number or a tuple of m-1; "learned": μ = exp θ,
+                 which starts at the sum, "learned from mean": at the mean
     bias_mode    "strict": at least cutoff + margin everywhere; "paper": Algorithm 1 to the letter, no margin;
                  "softplus": as strict, with a bias of the extra unit that always has a gradient
     cutoff       a number, or the activation that follows, by name, as a module or as a record
