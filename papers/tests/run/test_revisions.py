@@ -58,8 +58,10 @@ def changed(monkeypatch):
     """The fleet, after a change of its kernels."""
     monkeypatch.setattr(cell, "ENGINES", {**ENGINES, "fleet": replace(ENGINES["fleet"], revision=2)})
     ledger._digest.cache_clear()
+    ledger._cells.cache_clear()
     yield
     ledger._digest.cache_clear()
+    ledger._cells.cache_clear()
 
 
 def planted(path: Path, name: str, best: float) -> None:

@@ -20,7 +20,7 @@ from .ours import (
     TABLES_STUDY,
 )
 from .p000_farkas import FIG5_000, TABLE1_000, TABLE2_000, TABLE4_000
-from .p001_separation import DEMO, FIG1, FIG2_001, FIG3_001, FIG4, FIG5, FIG9, FIG12, TABLE1
+from .p001_separation import DEMO, FIG1, FIG2_001, FIG3_001, FIG4, FIG5, FIG9, FIG12, PRINTED, TABLE1
 from .p002_phasing_out import FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002
 from .p003_identity import TABLE2_003
 from .p004_jumpstart import FIG2_004, FIG3_004, FIG4_004, TABLE1_004
@@ -30,7 +30,7 @@ _OWN = {
     experiment.name: experiment
     for experiment in (
         *(TABLE1_000, TABLE2_000, TABLE4_000, FIG5_000),
-        *(FIG1, FIG2_001, FIG3_001, FIG4, FIG5, TABLE1, FIG9, FIG12),
+        *(FIG1, FIG2_001, FIG3_001, FIG4, FIG5, TABLE1, PRINTED, FIG9, FIG12),
         *(FIG1_002, FIG2_002, FIG3_002, FIG4_002, FIG5_002, TABLE2_002),
         TABLE2_003,
         *(TABLE1_004, FIG2_004, FIG3_004, FIG4_004),

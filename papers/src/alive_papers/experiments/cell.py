@@ -224,11 +224,11 @@ class Telling:
     What it gives then is any result, of a network that learnt; a trained network it has none of.
     """
 
-    def __init__(self, cell: Cell, read: set[str]) -> None:
+    def __init__(self, cell: Cell, read: set[int]) -> None:
         self.cell, self.member, self._read = cell, cell.member, read
 
     def __getattr__(self, name: str) -> Any:
-        self._read.add(self.cell.key)
+        self._read.add(id(self.cell))
         return getattr(SOME, name)
 
     def network(self) -> nn.Module:

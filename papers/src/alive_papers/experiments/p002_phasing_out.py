@@ -96,6 +96,22 @@ def _gone(label: str) -> Measure:
     return measure
 
 
+def _later(deep: int, shallow: int) -> Measure:
+    """How many epochs later the mean (1 − α)² of the deeper VANs falls below a quarter, mean over seeds."""
+
+    def half(row: Row) -> float:
+        pairs = zip(row.trace["epoch"], row.trace["residual"], strict=False)
+        return next((epoch for epoch, left in pairs if left < 0.25), float(row.member.epochs))
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        some = [row for row in rows if row.cell.label == "VAN" and row.member.depth in (deep, shallow)]
+        at = {(row.member.depth, row.member.seed): half(row) for row in some}
+        seeds = [seed for depth, seed in at if depth == deep and (shallow, seed) in at]
+        return mean([at[deep, seed] - at[shallow, seed] for seed in seeds])
+
+    return measure
+
+
 GONE = Claim(
     "van-plain", "Every VAN ends without skips: share of networks, every α exactly 1", _gone("VAN"), (1, 1), published=1
 )
@@ -210,6 +226,13 @@ FIG2_002 = Experiment(
             band=(-0.015, 0.015),
             scale="paper",
         ),
+        Claim(
+            "resnet-past-40",
+            "Past 40 layers ResNet is ahead of VAN: its lead in best test accuracy",
+            lead(*(where(one, depths=(42, 50, 66, 82)) for one in ("ResNet", "VAN")), test=True),
+            band=(0.0, 0.2),
+            scale="paper",
+        ),
         GONE,
     ),
     figures=(Figure("curves", "curves", CURVES), Figure("learning", "learning", LEARNING)),
@@ -291,6 +314,15 @@ FIG5_002 = Experiment(
     title="How the skips of VANs of several depths go",
     paper="002 Variable activation networks, Figure 5",
     grid=_conv_grid(("cifar10",), (("VAN", "van"),), (10, 18, 26, 34, 42), (10, 18)),
-    claims=(GONE,),
+    claims=(
+        GONE,
+        Claim(
+            "deeper-later",
+            "Deeper VANs phase out later: epoch at which half of the skips is gone, 42 layers less 10",
+            _later(42, 10),
+            band=(0.5, 165),
+            scale="paper",
+        ),
+    ),
     figures=(Figure("learning", "learning", LEARNING),),
 )

@@ -260,6 +260,35 @@ def _cured_lead(depth: int) -> Measure:
     return measure
 
 
+def _fewer(thin: tuple[int, int], wide: tuple[int, int]) -> Measure:
+    """How much better a deeper, thinner network with its best penalty and rate is than a wider one with its own best.
+
+    Sizes are depth and width.
+    """
+
+    def measure(rows: Sequence[Row]) -> Measured | None:
+        best: dict[tuple[int, tuple[int, int]], float] = {}
+        for row in rows:
+            at = row.member.seed, (row.member.depth, row.member.width)
+            if at[1] == wide or (at[1] == thin and row.cell.label != "ReLU"):
+                best[at] = max(best.get(at, 0.0), row.best_test or 0.0)
+        seeds = sorted({seed for seed, _ in best})
+        return mean([best[s, thin] - best[s, wide] for s in seeds if (s, thin) in best and (s, wide) in best])
+
+    return measure
+
+
+def _parameters(thin: tuple[int, int], wide: tuple[int, int], data: str) -> Claim:
+    names = [f"{depth}x{width}" for depth, width in (thin, wide)]
+    return Claim(
+        f"fewer-{names[0]}",
+        f"With fewer parameters {names[0]} with Jumpstart is as good as {names[1]} on {data}: its lead",
+        _fewer(thin, wide),
+        (-0.01, 0.2),
+        scale="paper",
+    )
+
+
 FIG3_004 = Experiment(
     name="004-Fig3",
     title="Jumpstart on CIFAR-10: depth, width, rate, and four penalties",
@@ -278,6 +307,8 @@ FIG3_004 = Experiment(
             (0.75, 1.0),
             0.905,
         ),
+        _parameters((20, 8), (10, 16), "CIFAR-10"),
+        _parameters((20, 32), (10, 64), "CIFAR-10"),
     ),
     figures=(Figure("curves", "curves", "Best validation accuracy against depth; bars are standard deviations"),),
 )
@@ -301,6 +332,7 @@ FIG4_004 = Experiment(
             "lead-20", "Mean gain in validation accuracy at 20 layers", _cured_lead(20), (0.04, 0.12), 0.078, "paper"
         ),
         Claim("lead-10", "Mean gain in validation accuracy at 10 layers", _cured_lead(10), (0.0, 0.03), 0.01, "paper"),
+        _parameters((20, 32), (10, 64), "CIFAR-100"),
     ),
     figures=(Figure("curves", "curves", "Best validation accuracy against depth; bars are standard deviations"),),
 )

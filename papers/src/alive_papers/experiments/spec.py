@@ -80,12 +80,12 @@ class Claim:
 
     def reads(self, cells: Sequence[Cell]) -> list[Cell]:
         """The cells whose results it is measured on: what is left must be trained for it, and nothing else."""
-        read: set[str] = set()
+        read: set[int] = set()  # by identity: a key is a hash of all settings
         try:
             self.measure(cast(Sequence[Row], [Telling(cell, read) for cell in cells]))
         except Untrained:
             return list(cells)
-        return [cell for cell in cells if cell.key in read]
+        return [cell for cell in cells if id(cell) in read]
 
     def verdict(self, measured: Measured | None, scale: str | None = None, deciding: str | None = None) -> str:
         """What the rows of a run at a scale say of the claim, and which scale decides it; without, this one does.

@@ -85,7 +85,7 @@ def _pictures(name: str, sources: Sequence[Source]) -> list[Picture]:
     pictures = []
     with TemporaryDirectory() as folder:
         for source in most.values():
-            part, path = source.part, Path(folder) / "figure.png"
+            part, path = source.part, Path(folder) / "figure.svg"
             some = "" if part.complete else f"; partial, {len(part.rows):,} of {part.asked:,} networks"
             where = part.scale + ("" if part.architecture == "dense" else f", {part.architecture}")
             for figure in part.experiment.figures:

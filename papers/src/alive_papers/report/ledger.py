@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from shlex import quote
 
-from ..experiments import EXPERIMENTS, Claim, Experiment, Measured
+from ..experiments import EXPERIMENTS, Cell, Claim, Experiment, Measured
 from ..experiments.effort import Effort, count, digest, effort, loads, works_of
 from ..experiments.elsewhere import ELSEWHERE, Elsewhere, Stated
 from ..experiments.recorded import Book, Made, Recorded, best
@@ -99,7 +99,7 @@ class Line:
     @property
     def band(self) -> str:
         """Between which numbers ours confirms it."""
-        if isinstance(self.claim, Stated):
+        if self.claim.band is None:
             return ""
         low, high = self.claim.band
         return f"{figures(low)} to {figures(high)}" if low < high else figures(low)
@@ -255,14 +255,23 @@ def _of_elsewhere(each: Elsewhere, book: Book) -> Section:
             item=each.name,
             paper=paper_of(each.name),
             claim=claim,
-            verdict=BY_TESTS if claim.tests else NOT_RUN,
-            results=(),
+            verdict=BY_TESTS if claim.tests else _measured(each, claim)[0].verdict if claim.ours else NOT_RUN,
+            results=_measured(each, claim),
             needs=takes.needs,
-            command="",
+            command=each.command,
         )
         for claim in each.claims
     )
     return Section(each, tuple(lines), (), takes)
+
+
+def _measured(each: Elsewhere, claim: Stated) -> tuple[Result, ...]:
+    """What a benchmark measured."""
+    if claim.ours is None or claim.band is None or each.made is None:
+        return ()
+    low, high = claim.band
+    number = Recorded(each.name, claim.id, SCALES[-1], PREFERRED[-1], 1, 1, claim.ours, each.made, each.command, "")
+    return (Result(number, REPRODUCED if low <= claim.ours.ours <= high else DIFFERS, 1),)
 
 
 def _result(judged: Judged, made: Made, whole: Part) -> Result:
@@ -296,11 +305,16 @@ def _stale(number: Recorded) -> bool:
 
 
 @cache
+def _cells(experiment: str, scale: str, architecture: str) -> list[Cell]:
+    return EXPERIMENTS[experiment].cells(scale, architecture=architecture)
+
+
+@cache
 def _digest(
     experiment: str, claim: str, scale: str, architecture: str, trained_by: tuple[tuple[str, int], ...] = ()
 ) -> str:
     """What a claim reads of one seed, as others have the same settings; at these revisions of engines, else today's."""
-    there, revisions = EXPERIMENTS[experiment], dict(trained_by)
-    asked = [each for each in there.claims if each.id == claim]
-    cells = [cell for each in asked for cell in each.reads(there.cells(scale, architecture=architecture))]
+    revisions = dict(trained_by)
+    asked = [each for each in EXPERIMENTS[experiment].claims if each.id == claim]
+    cells = [cell for each in asked for cell in each.reads(_cells(experiment, scale, architecture))]
     return digest(cell.at(revisions.get(cell.member.engine, cell.revision)) for cell in cells)

@@ -40,4 +40,5 @@ def make_folder(folder: Path) -> None:
 
 def inlined(path: Path) -> str:
     """A picture as a data URI, so that a page is one file."""
-    return f"data:image/png;base64,{b64encode(path.read_bytes()).decode()}"
+    kind = "svg+xml" if path.suffix == ".svg" else "png"
+    return f"data:image/{kind};base64,{b64encode(path.read_bytes()).decode()}"
