@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from math import isfinite
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -60,12 +59,17 @@ class Seen(NamedTuple):
     spread: float | None = None
     gradient: float | None = None
     noun: str = UNIT
-    rates: Mapping[str, float] = MappingProxyType({})
+    rates: Sequence[float | None] = ()
     histogram: Sequence[int] = ()
 
     def count(self, letter: str) -> int:
         """How many units are in a state."""
         return self.units.count(letter)
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """Its rates by name, as far as they are known."""
+        return {name: value for name, value in zip(RATES, self.rates, strict=False) if value is not None}
 
     @property
     def total(self) -> int:
@@ -109,14 +113,14 @@ class Moment:
             if total := sum(seen.total for seen in layers):
                 counts = {name: sum(seen.count(letter) for seen in layers) for letter, name in NAMES.items()}
                 for name in RATES[:2] if any(seen.rates for seen in layers) else ():
-                    counts[name] = sum(int(seen.rates.get(name, 0)) for seen in layers)
+                    counts[name] = sum(int(seen.measures.get(name, 0)) for seen in layers)
                 found |= {f"alive/{name}_{what}": count / total for name, count in counts.items()}
                 found[f"alive/{what}"] = float(total)
         if total := self.points.total:
             found |= {f"alive/{name}_points": count / total for name, count in self.points._asdict().items()}
             found["alive/points"] = float(total)
         for name, nouns in MEASURES.items():
-            values = [s.rates[name] for s in self.layers.values() if s.noun in nouns and name in s.rates]
+            values = [s.measures[name] for s in self.layers.values() if s.noun in nouns and name in s.measures]
             found |= {f"alive/{name}": (max if name in MOST_OF else min)(values)} if values else {}
         return found
 
@@ -128,18 +132,15 @@ class Moment:
             found[f"alive/dead_units/{name}"] = seen.count("d") / max(seen.total, 1)
             found[f"alive/spread/{name}"], found[f"alive/gradient/{name}"] = seen.spread, seen.gradient
             if seen.rates:
-                found[f"alive/rare_units/{name}"] = seen.rates["rare"] / max(seen.total, 1)
+                found[f"alive/rare_units/{name}"] = seen.measures["rare"] / max(seen.total, 1)
             told = (measure for measure, nouns in MEASURES.items() if seen.noun in nouns)
-            found |= {f"alive/{measure}/{name}": seen.rates.get(measure) for measure in told}
+            found |= {f"alive/{measure}/{name}": seen.measures.get(measure) for measure in told}
         found |= {name: value for name, value in self.numbers.items() if value is not None}
         return {name: value for name, value in found.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text."""
-        layers = {
-            name: [packed(seen.units), *seen[1:5], dict(seen.rates), seen.histogram]
-            for name, seen in self.layers.items()
-        }
+        layers = {name: [packed(seen.units), *seen[1:]] for name, seen in self.layers.items()}
         return {"step": self.step, "points": list(self.points), "layers": layers, "numbers": dict(self.numbers)}
 
     @classmethod
@@ -148,14 +149,10 @@ class Moment:
         layers = {name: Seen(unpacked(units, allowance), *rest) for name, (units, *rest) in said["layers"].items()}
         points, numbers = Tally(*said["points"]), dict(said["numbers"])
         _expect_counts(*points, *(n for seen in layers.values() for n in (seen.dead_points, *seen.histogram)))
-        for seen in layers.values():
-            if (
-                seen.noun not in (UNIT, *NOUNS)
-                or not {*seen.rates} <= {*RATES}
-                or len(seen.histogram) not in (0, len(BINS))
-            ):
-                raise ValueError("a layer has rates of another kind")
-        signals = [value for seen in layers.values() for value in (*seen[2:4], *seen.rates.values())]
+        sizes = {(len(seen.rates), len(seen.histogram)) for seen in layers.values()}
+        if not sizes <= {(0, 0), (len(RATES), len(BINS))} or not {s.noun for s in layers.values()} <= {UNIT, *NOUNS}:
+            raise ValueError("a layer has rates of another kind")
+        signals = [value for seen in layers.values() for value in (*seen[2:4], *seen.rates)]
         _expect_numbers(*(value for value in (*numbers.values(), *signals) if value is not None))
         _expect_numbers(said["step"])
         return cls(int(said["step"]), points, layers, numbers)
@@ -171,9 +168,9 @@ def _see(layer: LayerCensus, rare: float) -> Seen:
     signals, rates = (_finite(layer.signal.spread), _finite(layer.signal.gradient)), layer.rates
     if rates is None:
         return Seen(units, layer.points.dead, *signals, layer.noun)
-    told = {name: _finite(getattr(rates, name)) for name in MEASURES}
-    told |= {"rare": len(rates.rare(rare)), "nearly_linear": len(rates.nearly_linear(rare))}
-    known = {name: value for name, value in told.items() if value is not None}
+    told = (len(rates.rare(rare)), len(rates.nearly_linear(rare)))
+    measures = (_finite(getattr(rates, name)) if layer.noun in nouns else None for name, nouns in MEASURES.items())
+    known = [*told, *(None if value is None else float(f"{value:.5g}") for value in measures)]
     return Seen(units, layer.points.dead, *signals, layer.noun, known, list(rates.histogram))
 
 

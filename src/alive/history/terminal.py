@@ -83,5 +83,5 @@ def _tell(seen: Seen | None) -> str:
         return "not reached"
     if seen.count("u"):
         return "unknown"
-    more = {"linear": seen.count("l"), "rare": seen.rates.get("rare", 0)}
+    more = {"linear": seen.count("l"), "rare": int(seen.measures.get("rare", 0))}
     return f"{seen.count('d')} of {seen.total} dead" + "".join(f", {n} {word}" for word, n in more.items() if n)
