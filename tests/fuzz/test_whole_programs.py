@@ -78,6 +78,16 @@ ONCE_WRONG = {  # without a word: the smallest program of each kind, its batches
         [4, 3, 4],
         1,
     ),
+    "two layers for two parts of the rows, of which one is empty, then the other": (
+        [("table", 871934667), ("two layers for two parts of the rows", 13100907), ("plain", 1)],
+        [3, 1, 4, 8],
+        200605,
+    ),
+    "rows summed in as many buckets as there are points": (
+        [("table", 4), ("rows in another order", 3), ("rows summed in buckets", 8), ("plain", 3)],
+        [4, 3, 4],
+        3,
+    ),
     "loss of several rows of the one point that was chosen": (
         [
             ("table", 118854915),
@@ -243,7 +253,7 @@ def expect_truth(seeds: Iterable[int]) -> None:
     bad = [one for one in found if one.word in BAD]
     shown = "\n\n".join(map(str, failures(bad, BAD, most=5)))
     assert not bad, f"{counts(found)}; the smallest of the first five:\n\n{shown}"
-    assert sum(one.word == "right" for one in found) >= 0.6 * len(found), counts(found)
+    assert sum(one.word == "right" for one in found) >= 0.5 * len(found), counts(found)
 
 
 @pytest.mark.parametrize("kind", ONCE_WRONG)

@@ -114,6 +114,33 @@ def scattered(d: Draft) -> None:
     d.layer(f"{a}(h)", c)
 
 
+@idea("rows summed in buckets", moves=True)
+def buckets(d: Draft) -> None:
+    """As many as there are rows, or fewer: a sum is of the only one that is in it, or of nobody."""
+    c = d.width()
+    a, to = d.part("a", f"dense({d.f}, {c})"), d.name("to")
+    ways = (
+        "torch.randint(len(h), (len(h),))",
+        "(torch.randperm(len(h)) * 2 + 1) % len(h)",
+        "torch.arange(len(h)) // 2",
+        "(h[:, 0] > 0).long()",
+        "torch.tensor([round(v) % len(h) for v in h[:, 0].tolist()])",
+        "(h[:, 0].argsort() + 1) % len(h)",
+    )
+    count = d.one_of(("len(h)", "len(h)", "len(h) + 1"))
+    d.do(f"{to} = {d.one_of(ways)}")
+    sums = (
+        f"h.new_zeros({count}, {d.f}).index_add(0, {to}, h)",
+        f"h.new_zeros({count}, {d.f}).scatter_add(0, {to}[:, None].expand_as(h), h)",
+        f"torch.zeros({count}, {d.f}).index_put(({to},), h, accumulate=True)",
+    )
+    d.do(
+        f"h = {d.one_of(sums)}", f"~p = torch.cat([met(p, torch.arange(len(p)), {to}), torch.full((1,), -1)])[: len(h)]"
+    )
+    d.moved = True
+    d.layer(f"{a}(h)", c)
+
+
 @idea("units gathered, others in each row")
 def gathered(d: Draft) -> None:
     c = d.one_of((3, 4))

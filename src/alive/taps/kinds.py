@@ -19,6 +19,7 @@ from ..functional.activations import Activation, celu, elu, relu6, selu, softplu
 from ..registry import Registry
 from ..torch_private import unwrapped
 from .formulas import where
+from .pointwise import functions
 
 
 class Seen(NamedTuple):
@@ -44,63 +45,20 @@ Reader = Callable[..., Seen | None]
 RELU = Activation("relu")
 
 
-def _relu(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, RELU, inplace)
+def _reads(known: Activation | Callable[[dict[str, Any]], Activation], names: str = "inplace", **usual: Any) -> Reader:
+    """A reader of calls with these settings after z, of which some have defaults; they may make the activation."""
+    order = names.split()
+
+    def reader(input: Tensor, *args: Any, **kwargs: Any) -> Seen:
+        given = usual | dict(zip(order, args, strict=False)) | kwargs
+        return Seen(input, known(given) if callable(known) else known, bool(given.get("inplace")))
+
+    return reader
 
 
-def _leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Seen:
-    return Seen(input, Activation("leaky_relu", leaks=True), inplace)
-
-
-def _rrelu(
-    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False, **_: Any
-) -> Seen:
-    return Seen(input, Activation("rrelu", leaks=True), inplace)
-
-
-def _prelu(input: Tensor, weight: Tensor) -> Seen:
-    return Seen(input, Activation("prelu", leaks=True))
-
-
-def _hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Seen:
-    known = relu6(max_val) if min_val == 0 else Activation("hardtanh", cutoff=min_val, ceiling=max_val)
-    return Seen(input, known, inplace)
-
-
-def _relu6(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, relu6(), inplace)
-
-
-def _elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Seen:
-    return Seen(input, elu(alpha), inplace)
-
-
-def _celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Seen:
-    return Seen(input, celu(alpha), inplace)
-
-
-def _selu(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, selu(), inplace)
-
-
-def _gelu(input: Tensor, approximate: str = "none") -> Seen:
-    return Seen(input, Activation.smooth("gelu"))
-
-
-def _silu(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, Activation.smooth("silu"), inplace)
-
-
-def _hardswish(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, Activation.smooth("hardswish", straight_from=3.0), inplace)
-
-
-def _mish(input: Tensor, inplace: bool = False) -> Seen:
-    return Seen(input, Activation.smooth("mish"), inplace)
-
-
-def _threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Seen:
-    return Seen(input, Activation("threshold", cutoff=threshold), inplace)
+def _hardtanh(given: dict[str, Any]) -> Activation:
+    least, most = given["min_val"], given["max_val"]
+    return relu6(most) if least == 0 else Activation("hardtanh", cutoff=least, ceiling=most)
 
 
 def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Seen | None:
@@ -130,10 +88,6 @@ def _is_zero(bound: Any) -> bool:
     return not bool(bound.flatten()[0]) and not bool(bound.any())
 
 
-def _softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Seen:
-    return Seen(input, softplus(beta))
-
-
 def _inplace(read: Reader) -> Reader:
     def reader(*args: Any, **kwargs: Any) -> Seen | None:
         seen = read(*args, **kwargs)
@@ -142,44 +96,28 @@ def _inplace(read: Reader) -> Reader:
     return reader
 
 
+_BY_NAME: dict[str, Reader] = {
+    "relu": _reads(RELU),
+    "leaky_relu": _reads(Activation("leaky_relu", leaks=True), "negative_slope inplace"),
+    "rrelu": _reads(Activation("rrelu", leaks=True), "lower upper training inplace"),
+    "prelu": _reads(Activation("prelu", leaks=True), "weight"),
+    "hardtanh": _reads(_hardtanh, "min_val max_val inplace", min_val=-1.0, max_val=1.0),
+    "relu6": _reads(relu6()),
+    "elu": _reads(lambda given: elu(given["alpha"]), "alpha inplace", alpha=1.0),
+    "celu": _reads(lambda given: celu(given["alpha"]), "alpha inplace", alpha=1.0),
+    "selu": _reads(selu()),
+    "gelu": _reads(Activation.smooth("gelu"), "approximate"),
+    "silu": _reads(Activation.smooth("silu")),
+    "hardswish": _reads(Activation.smooth("hardswish", straight_from=3.0)),
+    "mish": _reads(Activation.smooth("mish")),
+    "softplus": _reads(lambda given: softplus(given["beta"]), "beta", beta=1.0),
+    "threshold": _reads(lambda given: Activation("threshold", cutoff=given["threshold"]), "threshold value inplace"),
+    **dict.fromkeys(("maximum", "fmax", "max"), _maximum),
+    **dict.fromkeys(("clamp", "clip", "clamp_min"), _clamp),
+}
 READERS: dict[Callable[..., Any], Reader] = {
-    F.relu: _relu,
-    torch.relu: _relu,
-    torch.Tensor.relu: _relu,
-    torch.relu_: _inplace(_relu),
-    torch.Tensor.relu_: _inplace(_relu),
-    F.leaky_relu: _leaky_relu,
-    F.leaky_relu_: _inplace(_leaky_relu),
-    F.rrelu: _rrelu,
-    torch.rrelu: _rrelu,
-    torch.rrelu_: _inplace(_rrelu),
-    F.prelu: _prelu,
-    torch.prelu: _prelu,
-    torch.Tensor.prelu: _prelu,
-    F.hardtanh: _hardtanh,
-    F.hardtanh_: _inplace(_hardtanh),
-    F.relu6: _relu6,
-    F.elu: _elu,
-    F.elu_: _inplace(_elu),
-    F.celu: _celu,
-    torch.celu: _celu,
-    torch.celu_: _inplace(_celu),
-    F.selu: _selu,
-    torch.selu: _selu,
-    torch.selu_: _inplace(_selu),
-    F.gelu: _gelu,
-    F.silu: _silu,
-    F.hardswish: _hardswish,
-    F.mish: _mish,
-    F.softplus: _softplus,
-    F.threshold: _threshold,
-    torch.threshold_: _inplace(_threshold),
-    torch.threshold: _threshold,
-    **dict.fromkeys((torch.maximum, torch.fmax, torch.max, Tensor.maximum, Tensor.fmax, Tensor.max), _maximum),
-    **dict.fromkeys((torch.clamp, torch.clip, torch.clamp_min), _clamp),
-    **dict.fromkeys((Tensor.clamp, Tensor.clip, Tensor.clamp_min), _clamp),
-    **dict.fromkeys((torch.clamp_, torch.clip_, torch.clamp_min_), _inplace(_clamp)),
-    **dict.fromkeys((Tensor.clamp_, Tensor.clip_, Tensor.clamp_min_), _inplace(_clamp)),
+    **{func: read for name, read in _BY_NAME.items() for func in functions(name)},
+    **{func: _inplace(read) for name, read in _BY_NAME.items() for func in functions(f"{name}_")},
 }
 
 
@@ -367,22 +305,9 @@ def hides(module: nn.Module) -> str:
 
 # The axis on which the units of the last weighted sum lie; it tells a map [N, C, T] from a sequence [N, T, C].
 UNIT_AXIS: dict[Callable[..., Any], int] = {
-    F.linear: -1,
-    torch.addmm: -1,
-    torch.mm: -1,
-    torch.matmul: -1,
-    torch.bmm: -1,
-    torch.baddbmm: -1,
-    **dict.fromkeys((Tensor.addmm, Tensor.mm, Tensor.matmul, Tensor.bmm, Tensor.baddbmm), -1),
-    torch.einsum: -1,
-    F.bilinear: -1,
-    F.embedding: -1,
+    **dict.fromkeys(
+        functions("linear addmm mm matmul bmm baddbmm einsum bilinear embedding lstm gru rnn_tanh rnn_relu"), -1
+    ),
     F.multi_head_attention_forward: -1,
-    **dict.fromkeys((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu), -1),
-    torch.conv1d: 1,
-    torch.conv2d: 1,
-    torch.conv3d: 1,
-    torch.conv_transpose1d: 1,
-    torch.conv_transpose2d: 1,
-    torch.conv_transpose3d: 1,
+    **dict.fromkeys(functions("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"), 1),
 }

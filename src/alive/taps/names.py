@@ -32,7 +32,8 @@ class Names:
             known, first = self._known(name), self._first[name]
             families = {family for family, _ in known}
             is_other = families.isdisjoint(family for family, _, _ in runs) and not _are_kin(first, runs)
-            if is_other and not (_are_copies(first, (ROW,)) and _are_copies(runs, (ROW,))):
+            is_part = bool(_beside(first)) and _beside(first) == _beside(runs)
+            if is_other and not is_part and not (_are_copies(first, (ROW,)) and _are_copies(runs, (ROW,))):
                 key = (*key, runs)
                 name = self._names.get(key)
         if name is None:
@@ -70,10 +71,16 @@ def _units(runs: Runs) -> list[tuple[Hashable, int]]:
 
 def maker(made_by: str, runs: Runs | None) -> Hashable:
     """Who makes these units: weights; or each of the layers that were put side by side, in any order."""
-    parts = [family for family, _, _ in runs or ()]
-    if parts and all(isinstance(part, tuple) and part[0] == "cat" for part in parts):
-        return made_by, frozenset().union(*(part[2] for part in parts))  # type: ignore[index]
-    return made_by
+    beside = _beside(runs or ())
+    return (made_by, beside) if beside else made_by
+
+
+def _beside(runs: Runs) -> frozenset[Runs | None]:
+    """Of units of layers that were put side by side, all that were, also those that were left empty; else nothing."""
+    parts = [family for family, _, _ in runs]
+    if not all(isinstance(part, tuple) and part[0] == "cat" for part in parts):
+        return frozenset()
+    return frozenset().union(*(part[2] for part in parts))  # type: ignore[index]
 
 
 def _are_kin(a: Runs, b: Runs) -> bool:

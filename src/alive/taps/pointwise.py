@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 _ROOMS = (torch, Tensor, torch.special, F)
 
 
-def _functions(names: str) -> Iterator[Function]:
+def functions(names: str) -> Iterator[Function]:
     """All functions of these names."""
     for name in names.split():
         yield from (getattr(room, name) for room in _ROOMS if callable(getattr(room, name, None)))
@@ -31,29 +31,29 @@ _BY_SIGN = """__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __r
     __neg__ __abs__ __invert__ __and__ __or__ __xor__ __gt__ __ge__ __lt__ __le__ __eq__ __ne__ __getitem__"""
 _CHANGES = "__iadd__ __isub__ __imul__ __itruediv__ __idiv__ __ipow__ __setitem__ copy_ zero_ fill_"
 
-CASTS = frozenset(_functions("float double half bfloat16 bool to type type_as clone detach contiguous"))
+CASTS = frozenset(functions("float double half bfloat16 bool to type type_as clone detach contiguous"))
 """Those that change no number, or only its type."""
 
 IN_PLACE = frozenset(
-    {f for name in (_ONE + " " + _SEVERAL).split() for f in _functions(f"{name}_")} | set(_functions(_CHANGES))
+    {f for name in (_ONE + " " + _SEVERAL).split() for f in functions(f"{name}_")} | set(functions(_CHANGES))
 )
 """Those that change their first argument."""
 
-POINTWISE = frozenset({*_functions(f"{_ONE} {_SEVERAL} {_BY_SIGN}"), *IN_PLACE, *CASTS})
-GATES = frozenset(_functions("hardsigmoid"))  # no activations by name either, as a sigmoid is none
+POINTWISE = frozenset({*functions(f"{_ONE} {_SEVERAL} {_BY_SIGN}"), *IN_PLACE, *CASTS})
+GATES = frozenset(functions("hardsigmoid"))  # no activations by name either, as a sigmoid is none
 SELECTS = frozenset(
-    _functions("where maximum minimum max min fmax fmin logaddexp __setitem__ masked_scatter masked_scatter_")
+    functions("where maximum minimum max min fmax fmin logaddexp __setitem__ masked_scatter masked_scatter_")
 )
 """Those in which a tensor of zeros may be written for 0."""
 
-EMPTY = frozenset(_functions("empty_like"))
+EMPTY = frozenset(functions("empty_like"))
 GUARDED = frozenset(
-    _functions("exp exp_ exp2 expm1 log log_ log1p log2 log10 sqrt rsqrt reciprocal pow __pow__ sinh cosh")
+    functions("exp exp_ exp2 expm1 log log_ log1p log2 log10 sqrt rsqrt reciprocal pow __pow__ sinh cosh")
 )
 """Those whose argument is often kept within bounds, lest they overflow."""
 
 BOUNDS = frozenset(
-    _functions("clamp clip clamp_min clamp_max clamp_ clip_ clamp_min_ clamp_max_ maximum minimum max min")
+    functions("clamp clip clamp_min clamp_max clamp_ clip_ clamp_min_ clamp_max_ maximum minimum max min")
 )
-SCALES = frozenset(_functions("mul mul_ div div_ __mul__ __rmul__ __truediv__ __imul__ __itruediv__"))
-WITH_TENSOR = frozenset(_functions("max min __getitem__"))  # entry by entry only with a tensor as second argument
+SCALES = frozenset(functions("mul mul_ div div_ __mul__ __rmul__ __truediv__ __imul__ __itruediv__"))
+WITH_TENSOR = frozenset(functions("max min __getitem__"))  # entry by entry only with a tensor as second argument

@@ -13,6 +13,7 @@ from ..owners import (
     LOST,
     MANY,
     NONE,
+    OUTSIDE,
     Owners,
     aligned,
     compact,
@@ -214,13 +215,19 @@ def scattered(op: Op, families: Families) -> Results:
 
 
 def _rows(asked: Owners, base: Owners, sent: Owners, dim: int, size: int, points: int | None) -> Tensor | None:
-    """The points of rows that get a sum of what was sent to them: those that were chosen from, or each point's own."""
+    """The points of rows that get a sum of what was sent to them: those that were chosen from, or each point's own.
+
+    Its own where edges say who sends to whom, which the model holds or which come beside the first input; places that
+    are made in the pass may be buckets, of which there are as many by chance.
+    """
     axes = spread(sent.point)
     if not (sent.data and sent.moved) or not {*axes, *(spread(base.point) if has_points(base) else ())} <= {dim}:
         return None
     if asked.among is not None and len(asked.among) == size:
         return asked.among
-    return torch.arange(size, dtype=torch.int32) if axes and size == points else None
+    beside = asked.behind and not asked.behind & 1 and asked.behind < OUTSIDE
+    are_edges = asked.is_foreign or (beside if asked.data else asked.tables)
+    return torch.arange(size, dtype=torch.int32) if axes and size == points and are_edges else None
 
 
 def _into_rows(own: Tensor, given: Tensor, dim: int, index: Tensor, size: int, adds: bool) -> Tensor:
