@@ -162,14 +162,14 @@ import io, json, torch, alive
 from contextlib import redirect_stdout
 from pathlib import Path
 from alive.cures import code
-from alive.penalties import attached
+from alive.penalties import attach
 from alive_papers import study
 import own
 model = torch.nn.Sequential(torch.nn.Linear(2, 2), own.Hat(), torch.nn.Linear(2, 1))
 Path("d.pairs").write_text("0.1|0.2|0\\n1|2|1\\n")
 found = alive.census(model, "d.pairs")
 print(found.layers[0].activation.name, found.points.total, any(each.rule == "THIN001" for each in found.findings))
-with attached("small", model, weight=2.0) as keep:
+with attach("small", model, weight=2.0) as keep:
     print(torch.isclose(keep.penalty(), 2 * sum(part.square().sum() for part in model.parameters())).item())
 print(*code("damped"))
 (part,) = study.reproduce(["Own-Tiny"], seeds=1, scale="quick", architecture="dense", path=Path("own.sqlite"))

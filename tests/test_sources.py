@@ -62,12 +62,12 @@ def test_the_module_that_lies_here_is_found(here, files, typed, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["alive", "census", "mine:make_model"])
     for name, text in files.items():
         put(here / name, text)
-    assert sources.named(typed) == 1
-    assert sources.named(typed) == 1, "and again"
+    assert sources.find(typed) == 1
+    assert sources.find(typed) == 1, "and again"
 
 
 def test_what_is_installed_is_found_too(here):
-    assert sources.named("torch.nn:Linear") is nn.Linear
+    assert sources.find("torch.nn:Linear") is nn.Linear
 
 
 def test_a_maker_makes_anew_or_says_that_it_cannot(here):

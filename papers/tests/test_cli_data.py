@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from alive.errors import AliveError
-from alive_papers.cli.data import commands
+from alive_papers.cli.data import data
 from alive_papers.sets.catalogue import CATALOGUE, MNIST
 
 SIDE = (28).to_bytes(4, "big")
@@ -43,7 +43,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*args: object) -> Result:
-    return CliRunner().invoke(commands, [str(each) for each in args])
+    return CliRunner().invoke(data, [str(each) for each in args])
 
 
 def test_get_from_a_folder_then_list(shelf: Path, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ class Registry(Mapping[str, T]):
         return thing  # type: ignore[no-any-return]
 
 
-def added(group: str) -> tuple[str, ...]:
+def names_added(group: str) -> tuple[str, ...]:
     """The names that installed packages add to a group; nothing is imported."""
     return tuple(_added(group))
 

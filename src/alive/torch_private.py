@@ -257,13 +257,13 @@ def schema_of(operator: Any) -> Any:
     return getattr(operator, "_schema", None)
 
 
-def packed_rows(padded: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
+def pack_rows(padded: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
     """Padded sequences as packed rows."""
     rows: Tensor = _pack(padded, lengths, batch_first)[0]
     return rows
 
 
-def padded_rows(rows: Tensor, batch_sizes: Tensor, batch_first: bool, padding: float, length: int) -> Tensor:
+def pad_rows(rows: Tensor, batch_sizes: Tensor, batch_first: bool, padding: float, length: int) -> Tensor:
     """Packed rows as padded sequences."""
     padded: Tensor = _unpack(rows, batch_sizes, batch_first, padding, length)[0]
     return padded
@@ -325,7 +325,7 @@ def has_level(token: Tensor) -> bool:
     return bool(_level_of(token) > 0)
 
 
-def unwrapped(t: Tensor) -> Tensor:
+def unwrap(t: Tensor) -> Tensor:
     """What lies inside the wrappers of torch.func; of vmap, all that it runs at once."""
     while is_functorch_wrapped_tensor(t):
         t = _get_unwrapped(t)
@@ -386,11 +386,11 @@ def node_of(function: type[torch.autograd.Function]) -> type:
     return getattr(function, "_backward_cls", _Nothing)
 
 
-def found_by_ddp(output: Any) -> list[Tensor]:
+def find_as_ddp(output: Any) -> list[Tensor]:
     """The tensors that DistributedDataParallel finds in an output."""
     return list(_find_tensors(output))
 
 
-def compiled_from(model: nn.Module) -> nn.Module:
+def module_inside(model: nn.Module) -> nn.Module:
     """The module inside torch.compile(model), or the model itself."""
     return getattr(model, "_orig_mod", model)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import alive
-from alive.cures import AS_IS, CURES, NAMES, ORDER, Cure, changes, code, lines, named, words
+from alive.cures import AS_IS, CURES, NAMES, ORDER, Cure, changes, code, find, lines, words
 from alive.cures.jumpstart import Weighed
 from alive.cures.treatment import Treatment
 from alive.errors import AliveError
@@ -75,7 +75,7 @@ def test_the_printed_lines_in_a_script_make_the_same_network(name: str) -> None:
     model, twin = make_model(), make_model()
     twin.load_state_dict(model.state_dict())
     torch.manual_seed(3)
-    with Treatment(named(name), model, optimiser_of, X) as treatment:
+    with Treatment(find(name), model, optimiser_of, X) as treatment:
         for numbers in BATCHES:
             treatment.step(loss_of(treatment.model, numbers))
     assert not is_kept(treatment.model)
@@ -88,7 +88,7 @@ def test_the_printed_lines_in_a_script_make_the_same_network(name: str) -> None:
 def test_a_penalty_that_is_there_weighs_less_or_goes(name: str, weight: float) -> None:
     model, twin = make_model(), make_model()
     twin.load_state_dict(model.state_dict())
-    with Treatment((Weighed("UP", "sumsq", 7.0), *named(name)), model, optimiser_of, X) as treatment:
+    with Treatment((Weighed("UP", "sumsq", 7.0), *find(name)), model, optimiser_of, X) as treatment:
         assert is_kept(model) == bool(weight)
         for numbers in BATCHES:
             treatment.step(loss_of(model, numbers))
@@ -102,7 +102,7 @@ def test_a_penalty_that_is_there_weighs_less_or_goes(name: str, weight: float) -
 
 
 def test_a_new_penalty_takes_the_place_of_the_one_that_is_there() -> None:
-    with Treatment((*named("jumpstart"), *named("U mean")), make_model(), optimiser_of) as treatment:
+    with Treatment((*find("jumpstart"), *find("U mean")), make_model(), optimiser_of) as treatment:
         assert repr(treatment.keep) == repr(alive.Jumpstart(make_model(), weight=0.3, mode="U", aggregate="mean"))
 
 
@@ -139,7 +139,7 @@ def test_what_is_said_to_stay_stays(name: str) -> None:
     model = make_model()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     output = model(X).detach()
-    with Treatment(named(name), model, optimiser_of, X) as treatment:
+    with Treatment(find(name), model, optimiser_of, X) as treatment:
         now = treatment.model
     said = changes(name)
     if said in ("the loss has one more term", "the steps are smaller", "nothing"):
@@ -156,7 +156,7 @@ def test_what_is_said_to_stay_stays(name: str) -> None:
 def test_clipping_bounds_the_gradient_and_rates_are_fractions() -> None:
     model = make_model()
     optimiser = optimiser_of(model)
-    Treatment(named("clip, rate/100"), model, lambda _: optimiser).step(1000 * loss_of(model, BATCHES[0]))
+    Treatment(find("clip, rate/100"), model, lambda _: optimiser).step(1000 * loss_of(model, BATCHES[0]))
     norms = [p.grad.norm() for p in model.parameters()]
     assert float(torch.stack(norms).norm()) == pytest.approx(1.0, rel=1e-4)
     assert optimiser.param_groups[0]["lr"] == RATE / 100
@@ -175,7 +175,7 @@ def test_clipping_bounds_the_gradient_and_rates_are_fractions() -> None:
 )
 def test_a_cure_that_cannot_be_applied_says_why(name: str, model: nn.Module, x, said: str) -> None:
     with pytest.raises(AliveError, match=said):
-        Treatment(named(name), model, optimiser_of, x)
+        Treatment(find(name), model, optimiser_of, x)
 
 
 class Forgetful(Cure):
@@ -217,7 +217,7 @@ def test_a_strangers_cure_that_fails_is_refused_in_one_line(cure: Cure, said: st
 
 
 def test_names_are_combined_and_wrong_ones_refused() -> None:
-    assert named("rate/1000, clip, farkas") == tuple(CURES[name] for name in ("rate/1000", "clip", "farkas"))
+    assert find("rate/1000, clip, farkas") == tuple(CURES[name] for name in ("rate/1000", "clip", "farkas"))
     with pytest.raises(AliveError, match=r"unknown cure 'mirored'.*did you mean 'mirrored'"):
-        named("clip, mirored")
+        find("clip, mirored")
     assert {name for names in ORDER.values() for name in names} <= set(NAMES)

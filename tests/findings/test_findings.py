@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from alive import cures, findings
-from alive.cures import ORDER, advised, named
+from alive.cures import ORDER, advise, find
 from alive.cures.treatment import Treatment
 from alive.diagnosis import Census, census
 from alive.diagnosis.build import build
@@ -165,7 +165,7 @@ def test_a_healthy_network_gets_no_advice_of_weight() -> None:
 
 def test_cures_that_do_not_apply_are_not_named() -> None:
     def these(model: nn.Module, finding: str) -> tuple[str, ...]:
-        return advised(finding, Census((), census(dense(1), X).points, input=None, build=build(model)))
+        return advise(finding, Census((), census(dense(1), X).points, input=None, build=build(model)))
 
     plain = dense(3)
     thin = nn.Sequential(nn.Linear(4, 1), nn.ReLU(), nn.Linear(1, 1))
@@ -185,9 +185,9 @@ def test_every_cure_that_is_named_for_a_plain_model_runs_on_it(finding: str) -> 
     """For a dense and a convolutional model."""
     conv = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 8), nn.ReLU(), nn.Linear(8, 1))
     for model, x in ((dense(2), X), (conv, torch.rand(9, 1, 8, 8))):
-        for name in advised(finding, census(model, x)):
-            owned = named("jumpstart") if name == "no penalty" else ()
-            with Treatment((*owned, *named(name)), model, lambda it: torch.optim.SGD(it.parameters(), lr=0.1), x) as on:
+        for name in advise(finding, census(model, x)):
+            owned = find("jumpstart") if name == "no penalty" else ()
+            with Treatment((*owned, *find(name)), model, lambda it: torch.optim.SGD(it.parameters(), lr=0.1), x) as on:
                 on.step(on.model.train()(x).square().mean())
                 assert on.model(x).isfinite().all()
 

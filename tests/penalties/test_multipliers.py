@@ -18,7 +18,7 @@ from alive.data import moons
 from alive.errors import AliveError
 from alive.functional import Separation, slacks
 from alive.nn import Rectangular
-from alive.penalties import Jumpstart, attached, multipliers
+from alive.penalties import Jumpstart, attach, multipliers
 from alive.train import Settings, train
 
 
@@ -101,7 +101,7 @@ def test_training_is_that_of_a_loop_by_hand(mode: str) -> None:
     wanted, mu = by_hand(mlp(), points(), 25, Separation(mode=mode))
     model, x = mlp(), points()
     optimiser, found = torch.optim.SGD(model.parameters(), lr=0.1), []
-    with attached("jumpstart", model, weight="auto", mode=mode) as keep:
+    with attach("jumpstart", model, weight="auto", mode=mode) as keep:
         for _ in range(25):
             optimiser.zero_grad()
             loss = model(x).square().mean()

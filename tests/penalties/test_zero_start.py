@@ -12,7 +12,7 @@ import alive
 from alive.data import moons
 from alive.errors import AliveError
 from alive.nn import Rectangular
-from alive.penalties import attached, zero_start
+from alive.penalties import attach, zero_start
 from alive.train import Settings, train
 
 
@@ -35,7 +35,7 @@ def test_zeros_learn_by_all_three_and_not_by_two():
 def test_dropout_fades_and_nothing_is_left_behind():
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
     keys, x = list(model.state_dict()), torch.randn(5, 1, 4, 4)
-    keep = attached("zero-start", model, dropout=0.8, fades=0.5)
+    keep = attach("zero-start", model, dropout=0.8, fades=0.5)
     rates = []
     for part in (0.0, 0.25, 0.5, 1.0):
         keep.set_progress(part)

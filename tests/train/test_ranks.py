@@ -18,7 +18,7 @@ from alive.errors import AliveError
 from alive.nn import Rectangular
 from alive.penalties import Jumpstart
 from alive.train import Settings, accuracy, task_loss, train
-from alive.train.ranks import Ranks, joined
+from alive.train.ranks import Ranks, join_ranks
 
 SETTINGS = Settings(epochs=3, batch_size=17, optimiser="sgd", lr=0.1)  # five batches, each of 9 and 8 points
 RULE = {"mode": "UP", "aggregate": "norm"}
@@ -58,7 +58,7 @@ def steps(ranks: Ranks) -> dict[str, list[float]]:
 
 def main(folder: Path, what: str) -> None:
     torch.set_num_threads(1)
-    with joined(patience=timedelta(seconds=60)) as ranks:
+    with join_ranks(patience=timedelta(seconds=60)) as ranks:
         if what == "fail":
             if ranks.rank == 1:
                 raise AliveError("rank 1 has had enough")
@@ -139,7 +139,7 @@ def test_half_an_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("WORLD_SIZE", "2")
     for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(AliveError, match=r"RANK.*torchrun"), joined():
+    with pytest.raises(AliveError, match=r"RANK.*torchrun"), join_ranks():
         pass
 
 

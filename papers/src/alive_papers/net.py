@@ -13,7 +13,7 @@ from torch import nn
 from alive.data import Data
 from alive.diagnosis import Census, census
 from alive.errors import expect, near
-from alive.penalties import attached
+from alive.penalties import attach
 from alive.penalties.multipliers import AUTO, WEIGHT
 from alive.penalties.van import VANController
 from alive.train.log import Progress
@@ -211,5 +211,5 @@ def _keeper(net: Net, model: nn.Module) -> Iterator[Keeper | None]:
     name = str(options.pop("penalty", "jumpstart" if net.gate is None else "phase-out"))
     if name == "phase-out":
         options.setdefault("preset", "literal")
-    with nullcontext() if asked is None else attached(name, model, **options) as keep:
+    with nullcontext() if asked is None else attach(name, model, **options) as keep:
         yield keep

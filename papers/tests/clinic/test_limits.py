@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from alive.cures import named
+from alive.cures import find
 from alive.cures.jumpstart import Weighed
 from alive.diagnosis import census
 from alive.findings.drowned import DROWNS
@@ -68,7 +68,7 @@ def test_a_penalty_that_helped_hardly_pulls_after_training(name: str) -> None:
         treatment = treated(case, row.cure)
         before = pulled(case, treatment.model, treatment.keep)
         train(case, treatment)
-        penalty = next(cure for cure in named(row.cure) if isinstance(cure, Weighed))
+        penalty = next(cure for cure in find(row.cure) if isinstance(cure, Weighed))
         after = pulled(case, treatment.model, penalty.keep(treatment.model))
         print(f"{name}, {row.cure}, seed {row.seed}: {before:.3g} at the start, {after:.3g} after training")
         assert after < DROWNS / 10

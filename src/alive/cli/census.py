@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import values
-from .own import Forward, Paired, Typed, function_of, loss_of, note, paired_of, takes
+from .own import Forward, Paired, Typed, function_of, loss_of, note, read_paired, takes
 from .words import choice, command, pure, show, wrote
 from .written import FailOn, Form, Ignore, Json, Limits, Out, asked
 
@@ -55,7 +55,7 @@ def census(
                 keep_points=keep_points,
                 forward=function_of(forward),
                 point_axis=typed.axis,
-                declared=Declared(paired=paired_of(paired)),
+                declared=Declared(paired=read_paired(paired)),
                 gradient=gradient or wanted.wants_gradient,
                 loss=loss_of(loss),
                 rare=rare,

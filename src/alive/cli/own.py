@@ -123,7 +123,7 @@ def takes(*more: str, **defaults: Any) -> Callable[[Callable[..., None]], Callab
     return made
 
 
-def paired_of(names: Sequence[str] | None) -> Sequence[str] | None:
+def read_paired(names: Sequence[str] | None) -> Sequence[str] | None:
     """The inputs that are paired with the first, as they were typed; None where nothing was."""
     return [] if names == ["none"] else names or None
 
@@ -134,7 +134,7 @@ def function_of(source: str | None) -> Callable[..., Any] | None:
         return None
     from . import sources
 
-    found = sources.named(source)
+    found = sources.find(source)
     if not callable(found):
         raise AliveError(f"{source} is a {type(found).__name__}, not a function", "Name a function: mine:run")
     return found  # type: ignore[no-any-return]

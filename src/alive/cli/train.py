@@ -77,7 +77,7 @@ def train(
         seed=typed.seed,
     )
     planned = _plan_weight(weight, final_weight, schedule)
-    with training.joined() as ranks:
+    with training.join_ranks() as ranks:
         own, real = loss_of(loss), loss == "mse" or None
         opened = sources.opened(typed, targets=True, real=real)
         network = opened.model()

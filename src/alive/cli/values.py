@@ -5,10 +5,10 @@ A test holds each to the registry it repeats. Names that installed packages add 
 
 from __future__ import annotations
 
-from ..registry import added
+from ..registry import names_added
 
-DATA: tuple[str, ...] = ("moons", "digits", "friedman", *added("alive.data"))
-FILES: tuple[str, ...] = ("npz", "npy", "safetensors", "pt", "csv", "parquet", *added("alive.formats"))
+DATA: tuple[str, ...] = ("moons", "digits", "friedman", *names_added("alive.data"))
+FILES: tuple[str, ...] = ("npz", "npy", "safetensors", "pt", "csv", "parquet", *names_added("alive.formats"))
 INITS: tuple[str, ...] = (
     *("glorot", "kaiming", "torch", "zeros", "mirrored"),
     *(
@@ -20,7 +20,7 @@ INITS: tuple[str, ...] = (
         "mean-orthogonal",
         "deterministic",
     ),
-    *added("alive.starts"),
+    *names_added("alive.starts"),
 )
 SPLITS = ("train", "test", "all")
 MODES = ("U", "P", "UP", "L")
@@ -30,5 +30,5 @@ SHAPES = ("constant", "linear", "cosine")
 FORMATS = ("table", "json", "sarif", "junit", "markdown")
 LOSSES = ("ce", "bce", "mse")
 OPTIMISERS = ("adam", "sgd")
-RULES = (*(f"ALV0{n:02}" for n in range(1, 18)), *(f"ALV10{n}" for n in range(1, 7)), *added("alive.findings"))
+RULES = (*(f"ALV0{n:02}" for n in range(1, 18)), *(f"ALV10{n}" for n in range(1, 7)), *names_added("alive.findings"))
 SCHEMAS = ("census", "shrink")

@@ -19,7 +19,7 @@ from .cure import PLACES, Cure
 if TYPE_CHECKING:
     from ..diagnosis import Census
 
-__all__ = ["AS_IS", "BOTH", "CURES", "NAMES", "ORDER", "Cure", "advised", "changes", "code", "lines", "named", "words"]
+__all__ = ["AS_IS", "BOTH", "CURES", "NAMES", "ORDER", "Cure", "advise", "changes", "code", "find", "lines", "words"]
 
 AS_IS = "as it is"
 AROUND = "explodes along skips"  # the finding whose cures were measured on a network with skips
@@ -42,7 +42,7 @@ COMBINED = (BOTH, *(name for names in ORDER.values() for name in names if ", " i
 NAMES = tuple(dict.fromkeys((*CURES, *COMBINED)))  # those that are listed; others can be combined
 
 
-def named(name: str) -> tuple[Cure, ...]:
+def find(name: str) -> tuple[Cure, ...]:
     """The cures of a name, one or several."""
     for part in name.split(", "):
         expect_one_of("cure", part, CURES)
@@ -51,12 +51,12 @@ def named(name: str) -> tuple[Cure, ...]:
 
 def words(name: str) -> str:
     """What it does, as an order."""
-    return ", and ".join(cure.words for cure in named(name))
+    return ", and ".join(cure.words for cure in find(name))
 
 
 def changes(name: str) -> str:
     """What it changes about the network at the start."""
-    return "; ".join(cure.changes for cure in named(name))
+    return "; ".join(cure.changes for cure in find(name))
 
 
 def lines(name: str) -> str:
@@ -91,17 +91,17 @@ def code(name: str) -> tuple[str, ...]:
     )
 
 
-def advised(finding: str, census: Census) -> tuple[str, ...]:
+def advise(finding: str, census: Census) -> tuple[str, ...]:
     """The cures for a finding that apply to the model of a census, the best first."""
     skips = finding != AROUND and any(layer.bypassed for layer in census.layers)
     names = [name for name in ORDER[finding] if not (skips and "mirrored" in name)]  # which asks for a plain chain
-    return tuple(name for name in names if all(cure.applies(census) for cure in named(name)))
+    return tuple(name for name in names if all(cure.applies(census) for cure in find(name)))
 
 
 def _places(name: str) -> dict[str, list[str]]:
     """What is written where, nothing twice."""
     told = {
-        where: dict.fromkeys(cure.text(place) for place in places for cure in named(name) if cure.at(place))
+        where: dict.fromkeys(cure.text(place) for place in places for cure in find(name) if cure.at(place))
         for where, places in PLACES.items()
     }
     return {where: list(texts) for where, texts in told.items() if texts}

@@ -125,7 +125,7 @@ def whole(y: Any) -> Any:
     return y.astype(np.int64) if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.rint(y)).all() else y
 
 
-def numbered(y: Iterable[str]) -> Any:
+def number_classes(y: Iterable[str]) -> Any:
     """Texts as class numbers, in the order of the alphabet.
 
     >>> numbered(["b", "a", "b"]).tolist()

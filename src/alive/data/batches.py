@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Subset
 from torch.utils.data import default_collate as stack
 
 from ..errors import AliveError, fault
-from .convert import as_tensor, each, inner, is_array, moved, narrowed, precision, tensor
+from .convert import as_tensor, each, inner, is_array, move, narrow, precision, tensor
 
 SIZE = 1024  # points a batch, where the data do not come in batches
 
@@ -49,7 +49,7 @@ class Batches:
         number, dtype = 0, precision(model)
         try:
             for batch in self.begin(self.size):
-                yield moved(batch, device, dtype)
+                yield move(batch, device, dtype)
                 number += 1
         except Exception as error:  # in the user's own code
             raise fault(f"reading batch {number} of the data", error) from error
@@ -74,11 +74,11 @@ class Batches:
         if self.length is None:
             some = Batches(lambda size: _first(self, points, axis), model=self.model)
             return some, f"the first {points:,} points of the stream"
-        some = self.take(drawn(self.length, points, seed))
+        some = self.take(draw(self.length, points, seed))
         return some, f"{points:,} of {self.length:,} points, drawn at random with seed {seed}"
 
 
-def drawn(length: int, points: int, seed: int) -> Tensor:
+def draw(length: int, points: int, seed: int) -> Tensor:
     """So many of the numbers 0 to length - 1, drawn at random, in order."""
     return torch.randperm(length, generator=torch.Generator().manual_seed(seed))[:points].sort().values
 
@@ -176,7 +176,7 @@ def together(items: list[Any], dtype: torch.dtype) -> Any:
         if isinstance(x, Tensor):
             return x
         if isinstance(x, float):
-            return narrowed(torch.tensor(x, dtype=torch.float64), dtype)
+            return narrow(torch.tensor(x, dtype=torch.float64), dtype)
         return tensor(x, dtype) if hasattr(x, "__array__") or is_array(x) else None
 
     try:

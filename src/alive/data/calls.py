@@ -72,7 +72,7 @@ class Asked:
         return f"forward({', '.join([*self.places[: self.needed], *optional, *['...'] * (self.most == inf)])})"
 
 
-def taken(model: nn.Module, batch: Any) -> Taken:
+def take(model: nn.Module, batch: Any) -> Taken:
     """Which parts of a batch the model is called on.
 
     >>> taken(nn.Bilinear(2, 2, 1), ("a", "b", "y"))
@@ -202,7 +202,7 @@ def inputs(batch: Any, model: nn.Module) -> Any:
     """What of the batch the model reads: the batch without its targets."""
     if not (isinstance(batch, Mapping) or is_row(batch)):
         return batch
-    found = taken(model, batch)
+    found = take(model, batch)
     return found.keywords if not found.args else found.args[0] if len(found.args) == 1 else found.args
 
 
@@ -212,7 +212,7 @@ def targets(batch: Any, model: nn.Module | None = None) -> Any:
         return None
     if model is not None:
         with suppress(AliveError):  # where the user says how to run it, forward() need not tell
-            return taken(model, batch).targets
+            return take(model, batch).targets
     if isinstance(batch, Mapping):
         return next((batch[name] for name in TARGETS if name in batch), None)
     return batch[1] if len(batch) > 1 else None
@@ -240,7 +240,7 @@ def run(
         with torch.set_grad_enabled(grad):
             if forward is not None:
                 return forward(model, batch)
-            args, keywords, _ = taken(model, batch)
+            args, keywords, _ = take(model, batch)
             return model(*args, **keywords)
     except Exception as error:
         if isinstance(error, AliveError):

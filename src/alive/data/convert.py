@@ -62,7 +62,7 @@ def tensor(array: Any, dtype: torch.dtype | None = None) -> Tensor:
         found = found.astype(np.int64)
     found = np.ascontiguousarray(found, found.dtype.newbyteorder("=")).reshape(found.shape)
     given = torch.from_numpy(found if found.flags.writeable else found.copy())
-    return narrowed(given, dtype) if given.is_floating_point() else given
+    return narrow(given, dtype) if given.is_floating_point() else given
 
 
 def as_tensor(batch: Any, dtype: torch.dtype | None = None) -> Any:
@@ -70,7 +70,7 @@ def as_tensor(batch: Any, dtype: torch.dtype | None = None) -> Any:
     return each(batch, lambda x: tensor(x, dtype) if is_array(x) else None)
 
 
-def narrowed(given: Tensor, dtype: torch.dtype | None) -> Tensor:
+def narrow(given: Tensor, dtype: torch.dtype | None) -> Tensor:
     """Floats in another precision; refuses numbers that it cannot hold."""
     floats = given.to(dtype or torch.get_default_dtype())
     if not torch.equal(floats.isfinite(), given.isfinite()):
@@ -80,7 +80,7 @@ def narrowed(given: Tensor, dtype: torch.dtype | None) -> Tensor:
     return floats
 
 
-def moved(batch: Any, device: torch.device, dtype: torch.dtype | None = None) -> Any:
+def move(batch: Any, device: torch.device, dtype: torch.dtype | None = None) -> Any:
     """The batch with all its tensors on the device, and its arrays as tensors."""
 
     def place(x: Any) -> Any:

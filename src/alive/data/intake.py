@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler, TensorDataset
 
 from ..errors import AliveError
-from .arrays import numbered, whole
+from .arrays import number_classes, whole
 from .batches import SIZE, Batches, chain, columns, items, loader, stream, together
 from .calls import TARGETS, Asked, run
 from .convert import as_tensor, each, inner, is_array, is_row, precision, tensor
@@ -277,7 +277,7 @@ def _table(frame: Any) -> Any:
 
 def _classes(column: np.ndarray) -> Any:
     """A column of targets: numbers as they are, words numbered."""
-    return column if _is_numeric(column) else numbered(column.astype(str))
+    return column if _is_numeric(column) else number_classes(column.astype(str))
 
 
 def _stack(columns: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -34,7 +34,7 @@ def labelled(
     >>> labelled(([[0.0], [1.0], [2.0]], [0, 1, 1])).classes
     2
     """
-    found = parted(name or "data", by_name(found) if isinstance(found, str | PathLike) else found)
+    found = split_off_test(name or "data", by_name(found) if isinstance(found, str | PathLike) else found)
     if isinstance(found, Data):
         return found.as_real() if real else found
     found, model = found if isinstance(found, Contents) else Contents(name or "data", found), model or nn.Identity()
@@ -47,7 +47,7 @@ def labelled(
     return tensors(x, y, test_x=test_x, test_y=test_y, name=name, integers=True, real=real)
 
 
-def parted(name: str, made: Any) -> Any:
+def split_off_test(name: str, made: Any) -> Any:
     """Data that come with a test set, (x, y, test_x, test_y) or {"train": ..., "test": ...}, as such; others as is."""
     if isinstance(made, tuple) and len(made) == 4 and _has_test(*made):
         return Contents(name, tuple(made[:2]), tuple(made[2:]))

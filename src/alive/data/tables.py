@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import AliveError, near, require
 from ..gate import Allowance
-from .arrays import numbered, whole
+from .arrays import number_classes, whole
 from .calls import TARGETS
 from .files import Contents
 from .footer import count
@@ -114,7 +114,7 @@ def _labels(path: Path, delimiter: str, skip: int, at: int, names: Sequence[str]
     try:
         return whole(_numbers(path, delimiter, skip, [at], names)[:, 0])
     except AliveError:
-        return numbered(_texts(path, delimiter, skip, at))
+        return number_classes(_texts(path, delimiter, skip, at))
 
 
 def _texts(path: Path, delimiter: str, skip: int, at: int) -> list[str]:
@@ -192,7 +192,7 @@ def _column(path: Path, table: Any, name: str, is_target: bool) -> Any:
     if column.null_count:
         raise AliveError(f"column {name} of {path} has {column.null_count} empty cells", "Fill them, or leave them out")
     if is_target and not _is_numbers(column.type):
-        return numbered(_words(column))
+        return number_classes(_words(column))
     try:
         found = np.array(column.to_pylist() if "list" in str(column.type) else column.to_numpy())
     except ValueError:

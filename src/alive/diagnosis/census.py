@@ -127,7 +127,7 @@ class _Run(NamedTuple):
         """The same by the names that the model gives it."""
         if self.forward is not None:
             return self.batch
-        args, keywords, _ = calls.taken(self.model, self.batch)
+        args, keywords, _ = calls.take(self.model, self.batch)
         return by_name(self.model, args, keywords)
 
     def __call__(self, *, grad: bool, follow: bool | None = None) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from ..data.calls import taken
+from ..data.calls import take
 from ..errors import AliveError
 from ..torch_private import tree_map
 
@@ -22,7 +22,7 @@ class Example(NamedTuple):
 def example_of(model: nn.Module, batch: Any, points: int) -> Example | None:
     """The first two points of a batch; None where they cannot be told from the rest."""
     try:
-        found = taken(model, batch)
+        found = take(model, batch)
     except AliveError:
         return None
     few = min(points, 2)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..cures import advised, code, words
+from ..cures import advise, code, words
 from ..diagnosis.record import Census, LayerCensus
 from ..taps.selections import UNIT
 
@@ -84,7 +84,7 @@ class Finding:
 
 def measured(name: str, found: str, census: Census, *places: Place, do: str = "", grave: bool = True) -> Finding:
     """A finding for which the clinic has measured cures."""
-    return Finding(found, do, (), grave, name, advised(name, census), places)
+    return Finding(found, do, (), grave, name, advise(name, census), places)
 
 
 def in_part(found: str, census: Census, places: Sequence[Place], do: str) -> Finding:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..data import Batches
-from ..data.calls import taken
+from ..data.calls import take
 from ..errors import AliveError
 from .bounded import Bounded
 from .onnx import OnnxNetwork
@@ -20,7 +20,7 @@ def try_first(path: Path, network: nn.Module, batches: Batches) -> tuple[str, ..
     What a program makes is counted, and leaves no trace: buffers and chance are as before.
     """
     if isinstance(network, OnnxNetwork):
-        given = taken(network, next(iter(batches)))
+        given = take(network, next(iter(batches)))
         worst = network.check(given.args, given.keywords)
         return (f"run in torch, operation by operation; outputs differ from onnxruntime's by at most {worst:.1g}",)
     if batches.length is None:
@@ -28,7 +28,7 @@ def try_first(path: Path, network: nn.Module, batches: Batches) -> tuple[str, ..
     before = {name: buffer.clone() for name, buffer in network.named_buffers()}
     try:
         with torch.no_grad(), torch.random.fork_rng():
-            given = taken(network, next(iter(batches)))
+            given = take(network, next(iter(batches)))
             with Bounded(path, [given.args, given.keywords]):
                 network(*given.args, **given.keywords)
     except AliveError:

@@ -40,10 +40,10 @@ PENALTIES: Registry[Callable[..., Penalty]] = Registry(
 )
 
 
-def attached(name: str, model: nn.Module, **options: Any) -> Penalty:
+def attach(name: str, model: nn.Module, **options: Any) -> Penalty:
     """The penalty of a name, attached to a model; options are the penalty's own.
 
-    >>> with attached("jumpstart", nn.Sequential(nn.Linear(2, 2), nn.ReLU()), mode="U") as keep:
+    >>> with attach("jumpstart", nn.Sequential(nn.Linear(2, 2), nn.ReLU()), mode="U") as keep:
     ...     keep.rule.mode
     'U'
     """

@@ -13,18 +13,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ..torch_private import compiled_from, found_by_ddp
+from ..torch_private import find_as_ddp, module_inside
 
 
 def searching(model: nn.Module) -> DistributedDataParallel | None:
     """Who looks for unused parameters of the model; None if nobody does."""
-    ddp = compiled_from(model)
+    ddp = module_inside(model)
     return ddp if isinstance(ddp, DistributedDataParallel) and ddp.find_unused_parameters else None
 
 
 def outputs(output: Any) -> list[Tensor]:
     """The tensors of an output below which it looks."""
-    return [tensor for tensor in found_by_ddp(output) if tensor.requires_grad]
+    return [tensor for tensor in find_as_ddp(output) if tensor.requires_grad]
 
 
 def show(ddp: DistributedDataParallel | None, outputs: Sequence[Tensor], penalty: Tensor) -> None:

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from .._version import __version__
 from ..data import Data
-from ..data.batches import drawn
+from ..data.batches import draw
 from ..data.convert import precision
 from ..data.memory import labelled
 from ..data.record import rows
@@ -119,7 +119,7 @@ def opened(
     whole = labelled(data, real=True if loss == "mse" else None, model=model, name=source)
     _expect_points(whole)
     if points is not None and points < len(whole.train_y):
-        whole = whole.subset(drawn(len(whole.train_y), points, 0))
+        whole = whole.subset(draw(len(whole.train_y), points, 0))
     held, said = _hold_out(whole)
     size = min(size, len(held.train_y))
     seen = first(model, held, size)

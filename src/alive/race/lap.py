@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..cures import AS_IS, named
+from ..cures import AS_IS, find
 from ..cures.treatment import Treatment
 from ..diagnosis import Census, census
 from ..diagnosis.record import Tally
@@ -35,7 +35,7 @@ def raced(entry: Entry, job: Job, earlier: Lap | None, tell: Tell) -> Lap:
         torch.manual_seed(seed)
         model = entry.fresh(seed)
         try:
-            with Treatment(named(arm), model, entry.optimiser, entry.x) as treatment:
+            with Treatment(find(arm), model, entry.optimiser, entry.x) as treatment:
                 run = _Run(entry, treatment, seed, earlier.marks if earlier else ())
                 before = earlier.before if earlier else _summarise(entry, run.model)
                 marks, stopped = run.to(steps, tell)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..cures import AS_IS, BOTH, CURES, named
+from ..cures import AS_IS, BOTH, CURES, find
 from ..data.calls import few_threads
 from ..diagnosis import Census, census
 from ..errors import AliveError, expect
@@ -110,7 +110,7 @@ def _choose(found: Census, wanted: Sequence[str] | None) -> tuple[str, ...]:
         advised = next((each.cures for each in found.findings if each.cures and each.grave), ())
         wanted = (*(name for name, each in CURES.items() if each.raced), BOTH, *advised[:NAMED])
     for name in wanted:
-        named(name)  # refuses what is not known
+        find(name)  # refuses what is not known
     return tuple(dict.fromkeys((AS_IS, *wanted)))
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.calls import run
-from ..data.convert import moved
+from ..data.convert import move
 from ..errors import AliveError, expect_one_of
 from ..functional import Activation
 from ..functional.extremes import canonical
@@ -224,7 +224,7 @@ def _meet(root: nn.Module, example: Any, layers: Sequence[str], forward: Callabl
     device = next((p.device for p in root.parameters()), torch.device("cpu"))
     try:
         with evaluating(root), met.run:
-            run(root, moved(example, device), 0, forward)
+            run(root, move(example, device), 0, forward)
     finally:
         taps.remove()
     if not met.seen:

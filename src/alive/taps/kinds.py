@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..functional.activations import Activation, celu, elu, relu6, selu, softplus
 from ..registry import Registry
-from ..torch_private import unwrapped
+from ..torch_private import unwrap
 from .formulas import where
 from .pointwise import functions
 
@@ -84,7 +84,7 @@ def _is_zero(bound: Any) -> bool:
         return bool(bound == 0)
     if not bound.numel() or bound.is_meta or torch.compiler.is_compiling():
         return False
-    bound = unwrapped(bound).detach()
+    bound = unwrap(bound).detach()
     return not bool(bound.flatten()[0]) and not bool(bound.any())
 
 

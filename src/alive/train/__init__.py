@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .loop import Keeper, Mover, train
     from .losses import LOSSES
     from .points import Points, first
-    from .ranks import joined
+    from .ranks import join_ranks
     from .result import Best, Epoch, Result
     from .settings import OPTIMISERS, LrSchedule, Settings
     from .task import POINTS_AT_ONCE, Task, accuracy, in_vain, task_loss, task_of
@@ -33,7 +33,7 @@ __all__ = [
     "accuracy",
     "first",
     "in_vain",
-    "joined",
+    "join_ranks",
     "progress_bar",
     "task_loss",
     "task_of",

@@ -106,7 +106,7 @@ ALONE = Ranks()
 
 
 @contextmanager
-def joined(*, patience: timedelta = PATIENCE) -> Iterator[Ranks]:
+def join_ranks(*, patience: timedelta = PATIENCE) -> Iterator[Ranks]:
     """The ranks torchrun has started; without torchrun this process alone.
 
     CPUs talk through gloo. The path for GPUs, through nccl, is written but has never been run. A rank that fails

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alive.registry import added
+from alive.registry import names_added
 
 IMAGES = ("mnist", "fashion-mnist", "cifar10", "cifar100")
 TABLES = "tables"
@@ -31,7 +31,7 @@ EXPERIMENTS: tuple[str, ...] = (
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
     *("depth-record", "depth-images", "atlas", "atlas-images", "rivals", "adam-epsilon", "one-setting"),
     *("farkas-why", "tables", "sae", "continual", "drift", "agents", "codebook", "demo"),
-    *added("alive.experiments"),
+    *names_added("alive.experiments"),
 )
 PATIENTS = (
     *("thin-deep", "born-dead", "deep-conv", "deep-text", "deep-regression", "deep-gelu"),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from alive.cures import AS_IS, named
+from alive.cures import AS_IS, find
 from alive.cures.jumpstart import Weighed
 from alive.cures.treatment import Treatment
 
@@ -55,7 +55,7 @@ class Case:
 def treated(case: Case, cure: str = AS_IS) -> Treatment:
     """The case under a cure; AliveError where it cannot be applied."""
     kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[case.optimiser]
-    cures = (*([case.penalty] if case.penalty else []), *named(cure))
+    cures = (*([case.penalty] if case.penalty else []), *find(cure))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(case.seed)
         return Treatment(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from alive.cures import ORDER, named
+from alive.cures import ORDER, find
 from alive.cures.jumpstart import Jumpstart
 from alive.cures.starts import Start
 from alive.files import write_atomically
@@ -29,10 +29,10 @@ def sensible(finding: str) -> tuple[str, ...]:
     """The cures that can be a first choice: where weights are lost, those that start anew; where a penalty weighs too
     much, or some units are dead, those that leave all else as it is."""
     if finding in ("infinite after training", "dead after training"):
-        return tuple(cure for cure in TRIED if isinstance(named(cure)[0], Start))
+        return tuple(cure for cure in TRIED if isinstance(find(cure)[0], Start))
     if finding not in ("the penalty drowns the task", "dead in part"):
         return TRIED
-    penalties = tuple(cure for cure in TRIED if isinstance(named(cure)[0], Jumpstart))
+    penalties = tuple(cure for cure in TRIED if isinstance(find(cure)[0], Jumpstart))
     return (*penalties, "no penalty") if finding == "the penalty drowns the task" else penalties
 
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from ...rooms import load_on_use
 
 if TYPE_CHECKING:
-    from .imports import named
+    from .imports import find
     from .models import maker
     from .opened import Opened, data, opened, part, tracked
 
-__all__ = ["Opened", "data", "maker", "named", "opened", "part", "tracked"]
+__all__ = ["Opened", "data", "find", "maker", "opened", "part", "tracked"]
 
 load_on_use(__name__)

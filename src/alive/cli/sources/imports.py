@@ -24,7 +24,7 @@ HERE = "Run from the folder that holds it, or write path/to/file.py:name"
 MAIN = 'Put what it runs under: if __name__ == "__main__":'
 
 
-def named(source: str) -> Any:
+def find(source: str) -> Any:
     """The object itself that `package.module:name` or `path/to/file.py:name` names; nothing is called."""
     place, colon, name = source.rpartition(":")
     if not colon or not place or not name:
@@ -50,7 +50,7 @@ def line_of(found: Any) -> str:
 
 def called(source: str) -> Any:
     """The object of that name; what a function or class gives."""
-    found = named(source)
+    found = find(source)
     if isinstance(found, nn.Module) or not callable(found):
         return found
     expect_callable(source, found, None)
@@ -59,7 +59,7 @@ def called(source: str) -> Any:
 
 def call(source: str, function: Callable[..., Any], args: Mapping[str, Any] | None = None) -> Any:
     """What a function or class of the user's own gives."""
-    with guarded(f"calling {source}"):
+    with guard(f"calling {source}"):
         return function(**(args or {}))
 
 
@@ -118,7 +118,7 @@ def _import(name: str, shown: str | None = None) -> ModuleType:
     importlib.invalidate_caches()
     shown = shown or name
     try:
-        with guarded(f"importing {shown!r}", letting=ModuleNotFoundError):
+        with guard(f"importing {shown!r}", letting=ModuleNotFoundError):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
@@ -195,7 +195,7 @@ def _under_alias(file: Path, root: Path, steps: list[str], shown: str) -> Module
             raise AliveError(f"{file} is not a Python module", "Let its name end in .py")
         sys.modules[alias] = made = importlib.util.module_from_spec(spec)
         try:
-            with guarded(f"importing {shown!r}"):
+            with guard(f"importing {shown!r}"):
                 spec.loader.exec_module(made)
         except BaseException:
             del sys.modules[alias]
@@ -211,7 +211,7 @@ def _go_first(folder: Path) -> None:
 
 
 @contextmanager
-def guarded(doing: str, letting: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def guard(doing: str, letting: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Run the user's own code: it sees none of our arguments, and an error in it becomes one sentence."""
     words, sys.argv = sys.argv, sys.argv[:1]
     try:

@@ -17,7 +17,7 @@ from ...data import Data
 from ...errors import AliveError
 from ...nn import Rectangular, RectangularConv, parse_rectangle
 from . import folders
-from .imports import call, expect_callable, line_of, named
+from .imports import call, expect_callable, find, line_of
 
 PROGRAMS = (".onnx", ".pt2")
 OWN = "Give a model of your own: mine:make_model"
@@ -80,7 +80,7 @@ def maker(source: str, args: Sequence[str] = (), *, init: str = "glorot", batch_
         if not Path(source).is_file():
             raise AliveError(f"there is no file {source}", "Correct the path")
         return Maker(source, partial(_program, source), fixed=True)
-    found = named(source)
+    found = find(source)
     if isinstance(found, nn.Module):
         if given:
             raise AliveError(f"{source} is made already and takes no --arg", "Name a function or class that makes it")

@@ -15,7 +15,7 @@ from ...data import Batches, Data, read
 from ...data.calls import tensors
 from ...data.files import Contents, is_known
 from ...data.intake import Both, by_name
-from ...data.memory import labelled, parted
+from ...data.memory import labelled, split_off_test
 from ...errors import AliveError, expect_one_of
 from ...load import BATCH_SIZE
 from ...screen import bars
@@ -125,7 +125,7 @@ def data(source: str, *, target: str | None = None) -> Any:
         raise AliveError("--target names a column of a table", "Leave it out, or give a .csv or .parquet file")
     if known or ":" not in source:
         return by_name(source, target)
-    made = parted(source, called(source))
+    made = split_off_test(source, called(source))
     if isinstance(made, Contents):
         return made
     known = isinstance(made, Data | Iterable) or hasattr(made, "__getitem__") or hasattr(made, "__array__")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...torch_private import packed_rows, padded_rows, storage_id
+from ...torch_private import pack_rows, pad_rows, storage_id
 from ..families import Families, Runs
 from ..op import Op, Results
 from ..owners import (
@@ -199,7 +199,7 @@ def packed(op: Op, families: Families) -> Results:
     o = op.of(x)
 
     def rows(owner: Tensor) -> Tensor:
-        return packed_rows(owner.expand(x.shape), op["lengths"], op["batch_first"])
+        return pack_rows(owner.expand(x.shape), op["lengths"], op["batch_first"])
 
     return [both(o, lambda owner: compact(rows(owner))), None]
 
@@ -210,6 +210,6 @@ def unpacked(op: Op, families: Families) -> Results:
     o = op.of(x)
 
     def maps(owner: Tensor) -> Tensor:
-        return padded_rows(owner.expand(x.shape), op["batch_sizes"], op["batch_first"], NONE, op["total_length"])
+        return pad_rows(owner.expand(x.shape), op["batch_sizes"], op["batch_first"], NONE, op["total_length"])
 
     return [both(o, lambda owner: compact(maps(owner))), None]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...data import read
 from ...data.batches import stream
-from ...data.calls import points_in, taken
+from ...data.calls import points_in, take
 from ...errors import AliveError
 from ...torch_private import tree_leaves, tree_map
 
@@ -66,7 +66,7 @@ class Calls:
         first: Call | None = None
         for number, batch in enumerate(self.batches):
             points = points_in(batch, 0, number, model=self.model)
-            found = taken(self.model, batch)
+            found = take(self.model, batch)
             call = Call(found.args, dict(found.keywords), points)
             first = first or call
             if call.shapes() != first.shapes():
