@@ -35,7 +35,7 @@ net = NeuralNetClassifier(
 search = GridSearchCV(net, {"lr": [0.001, 0.01]}, cv=2).fit(x, y)
 last = search.best_estimator_.history[-1]
 print(f"penalty {last['penalty']:.3f}")
-print(f"{last['alive/dead_units']:.0%} of {last['alive/units']:.0f} units are dead")
+print(f"{last['alive/dead_units'] * last['alive/units']:.0f} of {last['alive/units']:.0f} units are dead")
 
 own = AliveClassifier(depth=10, width=4, random_state=0).fit(x, y)
 print(f"AliveClassifier: accuracy {own.score(x, y):.3f}, {own.census_.units.dead} units are dead")

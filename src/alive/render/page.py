@@ -74,7 +74,6 @@ def _html(template: str, census: Census, **more: Any) -> str:
         columns=[
             name for name in ("spread", "rank", "gradient") if any(getattr(row, name) is not None for row in found)
         ],
-        often=any(row.layer.rates is not None for row in found),
         bins=BINS,
         measures=lambda row: [(name, number(value)) for name, value in row.measures(census.rare) if value],
         deaths=any(row.layer.first_deaths for row in found),
