@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
+from math import inf
 from typing import Any, Literal, Never, Self
 
 import torch
@@ -18,6 +19,7 @@ from ..world import Group
 from .multipliers import WEIGHT, Keys, Multipliers
 from .passes import Passes
 from .recorder import Recorder
+from .saturation import Saturation, declaring
 from .schedule import Schedule
 
 
@@ -57,6 +59,10 @@ class Jumpstart:
     every           k: take the penalty in the first of k steps, k times as heavy. In the others penalty() is zero, and
                     the model runs as if nothing were attached. A step lies between two calls of penalty(); where that
                     call is compiled itself, every step has its penalty
+    ceiling         also keep the largest z of every unit and point below this number: what 004 leaves to future work
+    two_sided       also ask it of nn.Tanh and nn.Sigmoid: no unit or point is to be saturated at one end everywhere;
+                    the margins are measured from both ends. This and the ceiling go with the default aggregate, and
+                    count the points of each rank by themselves
     across_ranks    where torch.distributed runs on several ranks, take extremes over the batch of all of them (of
                     `process_group`), so that penalty and gradient are those of one process, however many ranks there
                     are. Every rank must call penalty() alike, and gradients are to be averaged, as
@@ -82,6 +88,8 @@ class Jumpstart:
         declared: Declared = UNDECLARED,
         selections: bool = True,
         every: int = 1,
+        ceiling: float | None = None,
+        two_sided: bool = False,
         across_ranks: bool = True,
         process_group: Group = None,
         **unknown: Never,
@@ -105,6 +113,13 @@ class Jumpstart:
         alone = "" if across_ranks else ", across_ranks=False"
         rarely = "" if every == 1 else f", every={every}"
         self._options = f"{aggregate}, include_output={include_output}{alone}{rarely}"
+        further = ceiling is not None or two_sided
+        expect(
+            [
+                (not further or aggregate == "meansq", f"ceiling and two_sided go with 'meansq', not {aggregate!r}"),
+                (ceiling is None or 0 < ceiling < inf, f"ceiling must be finite and above 0, got {ceiling}"),
+            ]
+        )
         self._recorder = Recorder(
             model,
             self.rule,
@@ -114,9 +129,14 @@ class Jumpstart:
             group=process_group,
             layers=layers,
             point_axis=point_axis,
-            declared=declared,
+            declared=declaring(declared, two_sided=two_sided),
             selections=selections,
         )
+
+        self._saturation = self._recorder.beside = (
+            Saturation(self.rule, ceiling=ceiling, two_sided=two_sided) if further else None
+        )
+        self._options += f", ceiling={ceiling}, two_sided={two_sided}" if further else ""
 
     def __repr__(self) -> str:
         weight = self._by_axis or (self.schedule if self._multipliers is None else "auto")
@@ -153,6 +173,17 @@ class Jumpstart:
         return penalty
 
     def _total(self) -> Tensor:
+        if self._saturation is None:
+            return self._separation()
+        try:
+            total = self._separation()
+        except AliveError:  # nothing one-sided, and yet there is what is two-sided
+            if not self._saturation.has_met:
+                raise
+            total = self._recorder.nothing()
+        return total + self._saturation.total(total)
+
+    def _separation(self) -> Tensor:
         return self._recorder.total(self._weigh if self._multipliers is not None or self._by_axis else None)
 
     def _go_to(self, step: int) -> None:
@@ -164,6 +195,8 @@ class Jumpstart:
     def forget(self) -> None:
         """Drop the forward passes since the last penalty(): their step will not be made."""
         self._recorder.passes = Passes()
+        if self._saturation is not None:
+            self._saturation.forget()
 
     @property
     def multipliers(self) -> dict[str, dict[str, float]]:

@@ -27,6 +27,7 @@ from . import collective, reducer
 from .apart import Apart, joined
 from .layer import Layer, arranged
 from .passes import NOTHING, Measured, Pass, Passes
+from .saturation import Saturation
 
 WHOLE = ("sumsq", "sum", "norm", "mean", "balanced")  # aggregates that do not ask which slack is of which layer
 Weigh = Callable[[tuple[tuple[str, str], ...], tuple[separation.Means, ...], bool], Tensor]
@@ -74,6 +75,7 @@ class Recorder(Watcher):
         self._plain = False  # whether this pass began where small layers can be put off
         self._warned: set[str] = set()
         self.only_looks = False  # whether all layers of the last pass were put off, so that no activation is ours to do
+        self.beside: Saturation | None = None  # what else is asked of the layers
         self._taps = Taps(model, self, **taps)
 
     def __getstate__(self) -> dict[str, Any]:  # deepcopy goes this way too
@@ -132,7 +134,11 @@ class Recorder(Watcher):
         several = self._across_ranks and world_size(self._group) > 1
         self._shared, self._local = parts.divided(self.rule) if several else (None, self.rule)
         self._plain = (
-            torch.is_grad_enabled() and self._shared is None and fused.applies(NOTHING) and not has_saving_hooks()
+            torch.is_grad_enabled()
+            and self._shared is None
+            and self.beside is None
+            and fused.applies(NOTHING)
+            and not has_saving_hooks()
         )
         if len(self.passes.kept) == UNREAD:
             self._warn("unread", f"{UNREAD} forward passes and no penalty(): each keeps its graph; read it or detach()")
@@ -159,6 +165,8 @@ class Recorder(Watcher):
                 return call.activate()
         if unsure:
             call = call._replace(tap=self._without_points(call.tap))
+        if self.beside is not None and self.beside.takes(call):
+            return call.activate()
         layout = call.tap.layout
         if layout.axes is not None and self._shared is None and fused.applies(call.z) and not has_saving_hooks():
             assert self._local is not None
