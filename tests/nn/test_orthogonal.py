@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from alive.data import digits, moons
 from alive.errors import AliveError
-from alive.nn import FITTED, Rectangular, RectangularConv, initialise_, leaky_gain, lsuv_, tailored_slope
+from alive.nn import FITTED, Rectangular, RectangularConv, initialise_, lsuv_
 from alive.nn.orthogonal import PERTURBATION
-from alive.nn.tailored import leaky_cosine
+from alive_papers.fleet.tailored import leaky_cosine, leaky_gain, tailored_slope
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -13,13 +13,14 @@ from torch.nn import functional as F
 
 from alive import Jumpstart
 from alive.data import Data, moons, tensors
-from alive.nn import AnnealedDropout, Rectangular, leaky_gain, lsuv_, tailored_slope
+from alive.nn import AnnealedDropout, Rectangular, lsuv_
 from alive.penalties import Schedule
 from alive.train import LrSchedule, Settings, train
 from alive.train.task import accuracy, logits_of, task_loss
 from alive_papers.fleet import METHODS, Fade, Gate, Member, mask, train_fleet
 from alive_papers.fleet.keras_same import SameConv
 from alive_papers.fleet.result import MemberResult
+from alive_papers.fleet.tailored import leaky_gain, tailored_slope
 
 pytestmark = pytest.mark.twin
 MOONS = moons()

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from .lsuv import FITTED, lsuv_
     from .norms import Standardise, with_batch_norm
     from .rectangular import Rectangular, RectangularConv, parse_rectangle
-    from .tailored import leaky_gain, tailored_slope
     from .van import VANBlock
 
 __all__ = [
@@ -34,12 +33,10 @@ __all__ = [
     "VANBlock",
     "farkas_block",
     "initialise_",
-    "leaky_gain",
     "lsuv_",
     "parse_rectangle",
     "set_epoch",
     "starts_for",
-    "tailored_slope",
     "with_batch_norm",
 ]
 

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from alive.nn import leaky_gain, tailored_slope
-
 from .arena import Floats
+from .tailored import leaky_gain, tailored_slope
 
 if TYPE_CHECKING:
     from .member import Member

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ..errors import expect
+from alive.errors import expect
 
 COSINE = 0.9  # of points that come in at right angles
 HALVINGS = 80
