@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from alive.errors import AliveError
-from alive.nn.van import Gate, Half, PooledShortcut, VANBlock, conv_branch, dense_branch, shortcut
+from alive.nn.van import Gate, Half, VANBlock, dense_branch
+from alive_papers.networks.branches import PooledShortcut, conv_branch, shortcut
 
 SHAPES = {"scalar": (), "channel": (3,), "neuron": (3, 4, 5)}
 

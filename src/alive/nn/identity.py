@@ -14,6 +14,7 @@ class IdentityBlock(nn.Module):
     Differs from the paper: an odd side, which the reference code cannot run, rounds up; its last window averages
     the positions that are there.
 
+    >>> import torch
     >>> block = IdentityBlock(2, 4, stride=2)
     >>> _ = nn.init.zeros_(block.conv2.weight)
     >>> block(torch.ones(1, 2, 4, 4)).flatten(2)[0].tolist()

@@ -13,8 +13,9 @@ from torch import Generator, Tensor, nn
 from alive.errors import AliveError, expect, expect_one_of
 from alive.nn.dirac import DiracConv2d, DiracLinear
 from alive.nn.init import initialise_
-from alive.nn.van import ORDERS, VANBlock, conv_branch, dense_branch, shortcut
+from alive.nn.van import VANBlock, dense_branch
 
+from .branches import ORDERS, conv_branch, shortcut
 from .highway import Highway
 
 STAGES = 4
