@@ -37,7 +37,7 @@ def _grid(scale: str, architecture: str, seed: int) -> list[Cell]:
         for lr in RATES:
             if scale != "paper":
                 own: Options = (("stages", 2), ("batch_norm", False), *options)
-                net = Net(network, 8, 8, name, seed, own, training=replace(QUICK, lr=lr, epochs=6))
+                net = Net(network, 8, 8, name, seed, own, training=replace(QUICK, lr=lr))
                 cells.append(Cell(net, "digits"))
                 continue
             for depth in (18, 34):
