@@ -40,16 +40,19 @@ BATCHES = torch.randperm(60, generator=torch.Generator().manual_seed(4)).split(S
 
 def script(text: str, model: nn.Module, batches=BATCHES, x=X, **names: object) -> nn.Module:
     """A training script of a user's own, with the printed lines pasted where their comments say."""
-    places: dict[str, list[str]] = {place: [] for place in ("imports", "model", "optimiser", "before", "after")}
+    places: dict[str, list[str]] = {
+        place: [] for place in ("imports", "model", "optimiser", "before", "after", "stepped")
+    }
     place = "imports"
     for line in text.splitlines():
         if line.startswith("# "):
             words = line.replace(",", "").replace("(", " ").split()
             place = words[words.index("the") + 1] if "once" in words else words[4]
+            place = "stepped" if "optimiser.step" in words else place
         else:
             places[place].append(line)
     run = {place: "\n".join(found) for place, found in places.items()}
-    names |= {"model": model, "x": x}
+    names |= {"model": model, "x": x, "make_model": make_model}
     exec(run["imports"], names)
     exec(run["model"], names)
     names["optimiser"] = optimiser_of(names["model"])
@@ -61,6 +64,7 @@ def script(text: str, model: nn.Module, batches=BATCHES, x=X, **names: object) -
         names["loss"].backward()
         exec(run["after"], names)
         names["optimiser"].step()
+        exec(run["stepped"], names)
     return names["model"]
 
 
@@ -75,7 +79,7 @@ def test_the_printed_lines_in_a_script_make_the_same_network(name: str) -> None:
     model, twin = make_model(), make_model()
     twin.load_state_dict(model.state_dict())
     torch.manual_seed(3)
-    with Treatment(find(name), model, optimiser_of, X) as treatment:
+    with Treatment(find(name), model, optimiser_of, X, make_model) as treatment:
         for numbers in BATCHES:
             treatment.step(loss_of(treatment.model, numbers))
     assert not is_kept(treatment.model)
@@ -139,7 +143,7 @@ def test_what_is_said_to_stay_stays(name: str) -> None:
     model = make_model()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     output = model(X).detach()
-    with Treatment(find(name), model, optimiser_of, X) as treatment:
+    with Treatment(find(name), model, optimiser_of, X, make_model) as treatment:
         now = treatment.model
     said = changes(name)
     if said in ("the loss has one more term", "the steps are smaller", "nothing"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from torch.utils.data import DataLoader, TensorDataset
 from alive.cures import AS_IS, ORDER
 from alive.diagnosis import census
 from alive.errors import AliveError
-from alive.race import Outcome, cure
+from alive.race import Outcome, cure, lap
 from alive.race import race as module
 from alive.race.entry import FEWEST, opened
+from alive.race.judge import Judge, is_small, rank, winner
+from alive.race.lap import Runs
 from alive.race.laps import Lap, Laps, Mark
-from alive.race.result import Arm, Judge
+from alive.race.result import Arm
 
 X = torch.randn(80, 2, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()
@@ -84,7 +87,8 @@ def test_losers_are_stopped_early() -> None:
     )
     assert {arm.steps for arm in found.arms} > {80}
     assert all(len(arm.laps[0].marks) == sum(arm.steps >= step for step in range(0, 81, 10)) for arm in found.arms)
-    assert found["rate/10"].steps < 80
+    assert found["skips"].steps < 80 or found["kaiming"].steps < 80
+    assert found["rate/10"].steps == 80  # the best that changes the steps alone runs to the end, as the control does
 
 
 def test_where_there_is_nothing_to_learn_nothing_helps() -> None:
@@ -97,10 +101,60 @@ def test_where_there_is_nothing_to_learn_nothing_helps() -> None:
 
 
 def test_what_costs_least_is_raced_first() -> None:
-    names = module._chosen(census(dead(), X, gradient=True), None)
-    assert names[:5] == (AS_IS, "rate/10", "rate/100", "rate/1000", "clip")
+    names = module._choose(census(dead(), X, gradient=True), None)
+    assert names[:6] == (AS_IS, "rate/10", "rate/100", "rate/1000", "warm-up", "clip")
     assert names[-2:] == ORDER["dead at the start"][:2]
     assert not {"weight/100", "no penalty", "glorot"} & set(names)
+
+
+def test_other_cures_run_at_the_best_rate_and_no_architecture_is_blamed_for_a_rate() -> None:
+    points = torch.randn(400, 2, generator=torch.Generator().manual_seed(5))
+    found = cure(dense, (points, (points.prod(1) > 0).long()), steps=160, seeds=1, lr=10.0, jobs=2)
+    assert found.kind == "cured"
+    assert found.winner in ("rate/100", "rate/1000")
+    others = {arm.name for arm in found.arms if not is_small(arm.name)}
+    assert {name.split(", ")[-1] for name in others} <= {"rate/100", "rate/1000"}
+    assert any(name.startswith("batch norm, rate/") for name in others)
+
+
+def test_a_small_change_that_trains_as_many_wins_before_a_better_network() -> None:
+    judge = Judge(True, 0.5, 1.0, 9000, "accuracy")
+    control, small, large = (replace(arm(*s), name=n) for n, s in (
+        ("as it is", (0.5, 0.5)), ("rate/10", (0.91, 0.92)), ("batch norm", (0.98, 0.99))))  # fmt: skip
+    assert winner(judge, [large, small, control]).name == "rate/10"
+    assert winner(judge, [large, replace(arm(0.5, 0.52), name="clip"), control]).name == "batch norm"
+    trained = replace(arm(0.9, 0.91), name="as it is")
+    assert winner(judge, [large, small, trained]).name == "batch norm"  # which is a better network, not to blame
+
+
+@pytest.mark.twin
+def test_who_goes_on_from_where_it_stands_gets_where_one_from_the_start_gets(monkeypatch) -> None:
+    def make() -> nn.Sequential:
+        return nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+
+    names = ["jumpstart", "mirrored, jumpstart", "warm-up"]
+    going_on = plain(cure(make, (X, Y), steps=16, seeds=2, lr=0.05, jobs=1, cures=names))
+    monkeypatch.setattr(lap, "HELD", 0)
+    assert plain(cure(make, (X, Y), steps=16, seeds=2, lr=0.05, jobs=1, cures=names)) == going_on
+
+
+def test_the_time_ends_a_race_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    store, names = tmp_path / "runs.sqlite", ["mirrored", "rate/10"]
+    with pytest.raises(AliveError, match="the time was over before"):
+        cure(dense, (X, Y), steps=8, minutes=0, seeds=1, jobs=1, store=store, cures=names)
+    part = cure(dense, (X, Y), steps=800, minutes=0.02, seeds=9, jobs=2, store=store, cures=names)
+    assert part.verdict.startswith("The 0.02 minutes are over, and the race is not; the same command goes on from here")
+    assert len(part.arms) == 3
+    kept = len(laps(store))
+    again = cure(dense, (X, Y), steps=800, minutes=0, seeds=9, jobs=2, store=store, cures=names)
+    assert plain(again)["arms"] == plain(part)["arms"] or len(laps(store)) > kept
+
+
+def test_without_steps_as_many_are_made_as_the_time_allows() -> None:
+    race = module._Race(opened(dense, (X, Y), **OPENED)[0], range(3), None, 1)
+    race.entry = replace(race.entry, steps=120)
+    assert race.affordable(14, seconds=0.01) == 120
+    assert race.affordable(2, seconds=1e4) == 1000
 
 
 # Who judges.
@@ -119,7 +173,6 @@ OPENED = {
     "name": "m",
     "source": None,
     "loss": None,
-    "steps": 4,
     "lr": 0.1,
     "optimiser": "adam",
     "batch_size": None,
@@ -232,20 +285,20 @@ def test_what_is_finished_is_not_run_again(tmp_path: Path, monkeypatch) -> None:
     store = tmp_path / "runs.jsonl"
     whole = plain(cure(dense, (X, Y), jobs=1, **QUICK))
     ran: list[tuple] = []
-    real = module.raced
+    real = Runs.lap
 
-    def counted(entry, job, earlier, tell):
+    def counted(runs, job, earlier, tell):
         if len(ran) == 4:
             raise KeyboardInterrupt
         ran.append(job)
-        return real(entry, job, earlier, tell)
+        return real(runs, job, earlier, tell)
 
-    monkeypatch.setattr(module, "raced", counted)
+    monkeypatch.setattr(Runs, "lap", counted)
     with pytest.raises(KeyboardInterrupt, match="goes on from there"):
         cure(dense, (X, Y), jobs=1, store=store, **QUICK)
     kept = laps(store)
     assert [lap.job for lap in kept] == ran
-    monkeypatch.setattr(module, "raced", real)
+    monkeypatch.setattr(Runs, "lap", real)
     assert plain(cure(dense, (X, Y), jobs=2, store=store, **QUICK)) == whole
     assert laps(store)[:4] == kept  # to the second: they were not run again
 
@@ -255,7 +308,6 @@ def test_what_is_finished_is_not_run_again(tmp_path: Path, monkeypatch) -> None:
     [
         {"lr": 0.03},
         {"batch_size": 7},
-        {"steps": 9},
         {"loss": "mse"},
         {"data": (X + 1e-3, Y)},
         {"data": (X, 1 - Y)},
@@ -296,10 +348,10 @@ def test_a_network_that_diverged_is_worth_no_more_than_the_worst() -> None:
     assert judge.clearly_below(arm(None), arm(0.3))
     assert not judge.clearly_below(arm(None), arm(None))
     for scores in ((0.9, 0.3), (0.4,), (0.5, 0.5)):  # below chance, or at it
-        ranked = module._ranked(judge.among([arm(*scores)]), [arm(None, None), arm(*scores)])
-        assert ranked == [arm(*scores), arm(None, None)]
+        best_first = rank(judge.among([arm(*scores)]), [arm(None, None), arm(*scores)])
+        assert best_first == [arm(*scores), arm(None, None)]
     loss = Judge(False, None, None, 100, "loss")
-    assert module._ranked(loss.among([arm(9e9)]), [arm(None), arm(9e9)])[0] == arm(9e9)
+    assert rank(loss.among([arm(9e9)]), [arm(None), arm(9e9)])[0] == arm(9e9)
 
 
 def test_who_trains_is_not_told_by_a_winner_at_chance_nor_without_chance() -> None:

@@ -23,7 +23,14 @@ RACED = (*(name for name, each in CURES.own.items() if each.raced and name != AS
 def cure(
     typed: Typed,
     loss: Annotated[str | None, choice(LOSS, values.LOSSES, open_=True)] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of every cure that is not stopped as a loser.")] = 1000,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="When to end and say what is known; by default 5, without end if steps are given."),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps of a cure that is not stopped as a loser; by default what the time allows."),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Networks of each cure.")] = 3,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.001,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Points a step; by default a loader's, or 64.")] = None,
@@ -44,7 +51,8 @@ def cure(
 ) -> None:
     """Race the cures that apply to a model, at equal budget on its own data and loss, and print the lines that win.
 
-    Judged on held-out points. Losers are stopped early; Ctrl-C keeps what is finished.
+    Judged on held-out points. Losers are stopped early; Ctrl-C prints the best so far and keeps what is finished,
+    `--minutes 0` in another terminal what is known while it runs.
     """
     from .. import race
     from ..files import expect_writable
@@ -61,6 +69,7 @@ def cure(
             opened.data,
             loss=loss if loss in values.LOSSES else loss_of(loss),
             steps=steps,
+            minutes=minutes,
             seeds=seeds,
             seed=typed.seed,
             lr=lr,

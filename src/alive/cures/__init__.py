@@ -19,10 +19,25 @@ from .cure import PLACES, Cure
 if TYPE_CHECKING:
     from ..diagnosis import Census
 
-__all__ = ["AS_IS", "BOTH", "CURES", "NAMES", "ORDER", "Cure", "advise", "changes", "code", "find", "lines", "words"]
+__all__ = [
+    "AS_IS",
+    "BOTH",
+    "CURES",
+    "KEPT",
+    "NAMES",
+    "ORDER",
+    "Cure",
+    "advise",
+    "changes",
+    "code",
+    "find",
+    "lines",
+    "words",
+]
 
 AS_IS = "as it is"
 AROUND = "explodes along skips"  # the finding whose cures were measured on a network with skips
+KEPT = ("dead in part", "the penalty drowns the task")  # findings in a network whose weights are worth keeping
 FAMILIES = (rate, clip, standardise, starts, jumpstart, batch_norm, skips, farkas)  # what costs least first
 
 CURES: Registry[Cure] = Registry(
@@ -95,7 +110,13 @@ def advise(finding: str, census: Census) -> tuple[str, ...]:
     """The cures for a finding that apply to the model of a census, the best first."""
     skips = finding != AROUND and any(layer.bypassed for layer in census.layers)
     names = [name for name in ORDER[finding] if not (skips and "mirrored" in name)]  # which asks for a plain chain
+    if census.build is not None and census.build.moved and finding not in KEPT:
+        names = [name if _draws_anew(name) else f"anew, {name}" for name in names]
     return tuple(name for name in names if all(cure.applies(census) for cure in find(name)))
+
+
+def _draws_anew(name: str) -> bool:
+    return any(isinstance(cure, starts.Start) for cure in find(name))
 
 
 def _places(name: str) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ class Clip(Cure):
     """Gradients of norm 1 at most."""
 
     words = "clip gradients, after backward"
+    small = True
     changes = "no step is driven by a gradient of a norm above 1"
 
     def gradients(self, model: Any) -> None:

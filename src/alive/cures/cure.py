@@ -18,27 +18,31 @@ if TYPE_CHECKING:
 
 PLACES = {
     "once the model is made, before the optimiser is": ("model", "keep"),
-    "once the optimiser is made": ("optimiser",),
+    "once the optimiser is made": ("optimiser", "schedule"),
     "in each step, before backward()": ("loss",),
     "in each step, after backward()": ("gradients",),
+    "in each step, after optimiser.step()": ("stepped",),
 }
 
 
 class Cure:
     """One cure, with a method for each place of a training script where it does something; this one does nothing.
 
-    The places are model, keep (a penalty that is attached), optimiser, loss and gradients. A method takes what it names
-    of these and of `x`, the training inputs, and returns what its place is named after. Users are shown its body, with
-    the values of what it reads of `self`, and with `return` as an assignment; it imports what is not in torch or alive.
+    The places are model, keep (a penalty that is attached), optimiser, schedule (of its rate), loss, gradients and
+    stepped. A method takes what it names of these, of `x`, the training inputs, and of `make_model`, which makes the
+    model as its owner does, and returns what its place is named after. Users are shown its body, with the values of
+    what it reads of `self`, and with `return` as an assignment; it imports what is not in torch or alive.
 
     words    what it does, as an order
     changes  what it changes about the network at the start
     raced    whether a race tries it although nobody asks for it
+    small    whether it changes the steps alone: the model, its start, its inputs and the loss stay
     """
 
     words: str = "leave the network as its owner has it"
     changes: str = "nothing"
     raced: bool = True
+    small: bool = False
 
     def applies(self, census: Census) -> bool:
         """Whether it can be applied to the model of a census; what is not known is no reason against it."""

@@ -27,7 +27,19 @@ class Start(Cure):
         return model
 
 
-CURES = {
+class Anew(Cure):
+    """The model as its owner makes it, without what training did to it."""
+
+    words = "make the model anew"
+    changes = "all weights are as they were before training"
+    raced = False
+
+    def model(self, make_model: Any) -> Any:
+        return make_model()
+
+
+CURES: dict[str, Cure] = {
+    "anew": Anew(),
     "mirrored": Start("mirrored", "start anew in mirrored pairs", raced=True),
     "kaiming": Start("kaiming", "start anew, Kaiming"),
     "glorot": Start("glorot", "start anew, Glorot"),

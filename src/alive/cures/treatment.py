@@ -15,6 +15,7 @@ from .cure import PLACES, Cure
 MISSING = {
     "x": "it needs inputs that are one tensor, given by place",
     "keep": "there is no penalty that it could change",
+    "make_model": "nothing is known that makes the model anew",
 }
 
 
@@ -23,6 +24,7 @@ class Treatment:
 
     optimiser  makes the optimiser of the model that the cures have made
     x          the training inputs, where they are one tensor
+    make_model makes the model as its owner does
     keep       the penalty that is attached, if there is one
     """
 
@@ -32,9 +34,10 @@ class Treatment:
         model: nn.Module,
         optimiser: Callable[[nn.Module], torch.optim.Optimizer],
         x: Tensor | None = None,
+        make_model: Callable[[], nn.Module] | None = None,
     ) -> None:
         self._at = {place: _unique(cures, place) for places in PLACES.values() for place in places}
-        self.model, self.x = model, x
+        self.model, self.x, self.make_model = model, x, make_model
         self.keep: Any = None
         self._make("model")
         if not isinstance(self.model, nn.Module):
@@ -46,6 +49,7 @@ class Treatment:
         self._make("keep")
         self.optimiser = optimiser(self.model)
         self._make("optimiser")
+        self._make("schedule")
 
     def step(self, loss: Tensor) -> Tensor:
         """One step downhill on the loss of the task and what the cures add to it; the loss with that."""
@@ -55,6 +59,7 @@ class Treatment:
         self.loss.backward()
         self._make("gradients")
         self.optimiser.step()
+        self._make("stepped")
         return self.loss
 
     def __enter__(self) -> Treatment:

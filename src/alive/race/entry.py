@@ -20,7 +20,8 @@ from ..data.batches import draw
 from ..data.convert import precision
 from ..data.memory import labelled
 from ..data.record import rows
-from ..errors import AliveError, expect, fault
+from ..diagnosis.task import ENOUGH, constant
+from ..errors import AliveError, fault
 from ..train import OPTIMISERS, Settings, Task, first, task_of
 from ..train.checkpoint import checksum
 from ..train.losses import Loss
@@ -43,7 +44,8 @@ class Entry:
     data     its test points judge; where it has none, the training points do
     x        the training inputs as the model reads them, where they are one tensor; dtype: its precision
     chance   the score of the best answer that is the same for all points; None where it is not known
-    key      a sum of all that decides a run but arm and seed
+    steps    of a whole run; 0 before it is known how many there is time for
+    key      a sum of all that decides a run but arm, seed and steps
     """
 
     make: Callable[[], nn.Module]
@@ -98,7 +100,6 @@ def opened(
     name: str,
     source: str | None,
     loss: str | Loss | None,
-    steps: int,
     lr: float,
     optimiser: str | Own,
     batch_size: int | None,
@@ -111,7 +112,6 @@ def opened(
             "Give make_model itself, not called",
         )
     settings = Settings(optimiser=optimiser if isinstance(optimiser, str) else "adam", lr=lr, batch_size=batch_size)
-    expect([(isinstance(steps, int) and steps >= 1, f"steps must be a whole number of at least 1, got {steps!r}")])
     made: WeakSet[nn.Module] = WeakSet()
     model, other = (_make_under_seed(make, name, seed, made) for seed in (0, 1))
     notes = _expect_fresh(name, model, other)
@@ -138,11 +138,11 @@ def opened(
         task,
         chosen,
         size,
-        steps,
+        0,
         x,
         dtype,
         chance,
-        _key(model, seen, task, held, (steps, size, chosen(model))),
+        _key(model, seen, task, held, (size, chosen(model))),
         (*task.said, *notes, *said),
         made,
     )
@@ -318,28 +318,7 @@ def _chance(task: Task, seen: First, data: Data) -> float | None:
     known = task.score.chance(judges)
     if known is not None or not isinstance(seen.output, Tensor) or len(seen.output) != len(seen.y):
         return known
-    return _constant(task, seen.output, data.train_y[:1000], judges[:1000])
-
-
-def _constant(task: Task, output: Tensor, y: Tensor, judges: Tensor) -> float | None:
-    """The loss of the best constant answer, sought downhill on training points."""
-    answer = nn.Parameter(output.detach().nan_to_num(0.0, 0.0, 0.0).mean(0))
-    y, judges = y.to(answer.device), judges.to(answer.device)
-    optimiser = torch.optim.LBFGS([answer], max_iter=100, line_search_fn="strong_wolfe")
-
-    def closure() -> Tensor:
-        optimiser.zero_grad()
-        value = task.loss(answer.expand(len(y), *answer.shape), y)
-        value.backward()
-        return value
-
-    try:
-        with torch.enable_grad():
-            optimiser.step(closure)
-        value = float(task.loss(answer.detach().expand(len(judges), *answer.shape), judges))
-    except Exception:  # a loss that wants more than answers and targets of these shapes
-        return None
-    return value if math.isfinite(value) else None
+    return constant(task.loss, seen.output, data.train_y, ENOUGH, judges[:ENOUGH])
 
 
 # What it all is, as a sum.

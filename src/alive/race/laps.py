@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ..store import Records
@@ -45,6 +45,10 @@ class Lap:
     def job(self) -> Job:
         """What was done."""
         return self.arm, self.seed, self.steps
+
+    def at(self, steps: int) -> Lap:
+        """The same, called a lap of so many steps: one that was refused, or stopped, gets no further."""
+        return replace(self, steps=steps, seconds=0.0)
 
     @property
     def key(self) -> tuple[str | int, ...]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from io import StringIO
 from typing import Any
 
@@ -17,9 +15,6 @@ from rich.text import Text
 from ..cures import changes, lines, words
 from ..screen import Screen
 from .laps import Lap
-
-CLEAR = 2.0  # standard errors: the best of several arms is ahead of the others by one or two through chance alone
-LITTLE = 0.1  # of the way from chance to perfect: less is nothing learned
 
 WELL, BETTER, CURED, IN_VAIN = "nothing is wrong", "can be better", "cured", "nothing helps"
 UNKNOWN = "cannot tell"  # nothing is clearly better than as it is, and what chance reaches is not known
@@ -169,7 +164,7 @@ def scored(arm: Arm) -> str:
     """
     lost = f" ({arm.stopped} diverged)" if arm.stopped else ""
     if arm.mean is None:
-        return f"diverged{lost}" if arm.stopped else "·"
+        return "diverged" if arm.stopped else "·"
     mean = number(arm.mean)
     apart = f"{arm.spread:.3f}" if mean == f"{arm.mean:.3f}" and arm.spread < 1000 else f"{arm.spread:.3g}"
     return f"{mean}{f' ± {apart}' if len(arm.scores) > 1 else ''}{lost}"
@@ -202,64 +197,3 @@ def _plain(arm: Arm) -> dict[str, Any]:
     told |= {"spread": arm.spread, "scores": arm.scores, "refused": arm.refused, "diverged": arm.stopped}
     told["runs"] = [asdict(lap) | {"marks": [mark._asdict() for mark in lap.marks]} for lap in arm.laps]
     return told
-
-
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """How arms are compared: by the mean score over seeds; a network that diverged is worth no more than the worst.
-
-    worst  what that is worth, of all networks of the race that did not diverge, and of chance
-    """
-
-    larger: bool
-    chance: float | None
-    perfect: float | None
-    judges: int
-    measure: str
-    worst: float = -math.inf
-
-    def among(self, arms: Sequence[Arm]) -> Judge:
-        """The same, who has seen these arms."""
-        known = [
-            score for score in (self.chance, *(score for arm in arms for score in arm.scores)) if score is not None
-        ]
-        return replace(self, worst=min(map(self.worth, known), default=-math.inf))
-
-    def worth(self, score: float | None) -> float:
-        """A score on a scale on which more is better."""
-        if score is None:
-            return self.worst
-        return score if self.larger else -score
-
-    def mean(self, arm: Arm) -> float:
-        """What an arm is worth."""
-        return statistics.fmean(self.worth(lap.score) for lap in arm.laps)
-
-    def noise(self, arm: Arm) -> float:
-        """The standard error of an arm's mean score: of so many seeds, and for accuracy of so many points."""
-        drawn = 0.0
-        if self.measure == "accuracy" and arm.mean is not None and self.judges:
-            drawn = math.sqrt(max(0.0, arm.mean * (1 - arm.mean)) / self.judges)
-        return math.hypot(arm.spread / math.sqrt(max(1, len(arm.scores))), drawn)
-
-    def clearly_below(self, arm: Arm, best: Arm) -> bool:
-        """Whether an arm is worse than another by more than two standard errors of the difference."""
-        if not arm.scores:
-            return bool(best.scores)
-        return self.mean(arm) + CLEAR * math.hypot(self.noise(arm), self.noise(best)) < self.mean(best)
-
-    def trains(self, arm: Arm, best: Arm) -> int | None:
-        """Networks that are at least half way from chance to the best arm; none of them where that is at chance too."""
-        if self.chance is None:
-            return None
-        if self.in_vain(best):
-            return 0
-        bar = self.worth(self.chance) + (self.mean(best) - self.worth(self.chance)) / 2
-        return sum(self.worth(score) >= bar for score in arm.scores)
-
-    def in_vain(self, best: Arm) -> bool:
-        """Whether even the best has learned next to nothing."""
-        if not best.scores or self.chance is None:
-            return not best.scores
-        least = LITTLE * (self.perfect - self.chance) if self.perfect is not None else 0.0
-        return self.mean(best) - self.worth(self.chance) <= max(least, CLEAR * self.noise(best))
