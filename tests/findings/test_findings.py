@@ -322,7 +322,8 @@ def test_the_first_cure_of_a_trained_network_with_one_output_is_a_fresh_start_at
     nn.init.normal_(model.wide[0].bias)
     first = found(model, IDS).findings[0]
     assert first.rule == "ALV017"
-    assert first.cures[0] == "torch, rate/10"
+    assert first.cures[0] == f"anew, {ORDER['collapsed'][0]}"
+    assert "model = make_model()" in first.advice
 
 
 @pytest.mark.parametrize("change", ["a head of zeros", "a large bias", "inputs that are all the same"])

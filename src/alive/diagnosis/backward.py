@@ -16,6 +16,7 @@ from ..errors import AliveError, fault
 from ..provenance import Layout, tensors
 from ..torch_private import is_functorch_wrapped_tensor
 from .signal import Signal, norms
+from .task import Task, task
 
 Loss = Callable[[Any, Any], Tensor]
 SEED = 0  # of the direction of the output, the same in every batch
@@ -41,18 +42,22 @@ class Backward:
         self._norms: dict[str, Tensor | None] = {}
         self._cut: Callable[[str], bool] = lambda name: False
         self._points = 0
+        self._value = torch.tensor(0.0)
+        self.task: Task | None = None  # what the loss said of the batch
 
     def expect(self) -> None:
         """A batch comes."""
-        self._ears, self._norms = [], {}
+        self._ears, self._norms, self.task = [], {}, None
 
     def listen(self, name: str, z: Tensor, layout: Layout) -> None:
         """Note what arrives at these pre-activations, if any can."""
         if z.requires_grad and not is_functorch_wrapped_tensor(z):
             self._ears.append((name, _Ear(get_gradient_edge(z), layout)))
 
-    def run(self, output: Any, targets: Any, points: int, point_axis: int | None) -> None:
-        """Go back from the output."""
+    def run(
+        self, output: Any, targets: Any, points: int, point_axis: int | None, weights: Sequence[Tensor] = ()
+    ) -> None:  # fmt: skip
+        """Go back from the output, or from the loss: then to the weights too."""
         ends = [t for t in tensors(output) if t.requires_grad and t.is_floating_point()]
         self._points, self._cut = points, lambda name: not ends
         if not ends or not points:
@@ -60,7 +65,8 @@ class Backward:
         with torch.enable_grad():
             start = self._start(output, targets, ends, points, point_axis)
         ends = [] if self._loss is None else [t for t in ends if t is not start]
-        edges = [*(ear.edge for _, ear in self._ears), *map(get_gradient_edge, ends)]
+        weights = [] if self._loss is None else weights
+        edges = [*(ear.edge for _, ear in self._ears), *map(get_gradient_edge, (*ends, *weights))]
         try:
             found = torch.autograd.grad(start, edges, allow_unused=True)
         except RuntimeError as error:
@@ -68,6 +74,9 @@ class Backward:
                 f"the gradient could not be taken: {str(error).strip().splitlines()[0].rstrip('.')}",
                 "Leave the gradient out of the census; training will meet the same fault",
             ) from error
+        found, pulls = found[: len(edges) - len(weights)], found[len(edges) - len(weights) :]
+        if self._loss is not None:
+            self.task = task(self._loss, start.detach(), output, targets, pulls, weights)
         share = 1.0 if self._loss is None else _mean_norm(found[len(self._ears) :], points, point_axis)
         reached = set()
         for (name, ear), gradient in zip(self._ears, found, strict=False):

@@ -241,7 +241,8 @@ class _Counter(Watcher):
         given, made = of_input(run.read, run.points, self.point_axis), calls.main(output, run.points)
         told = None if made is None else measured(made.detach(), run.taps.layout_of_output(made), run.points)
         if self.backward is not None:
-            self.backward.run(output, calls.targets(run.batch, run.model), run.points, self.point_axis)
+            weights = [p for p in run.model.parameters() if p.requires_grad]
+            self.backward.run(output, calls.targets(run.batch, run.model), run.points, self.point_axis, weights)
             for name, seen in self.seen.items():
                 self.seen[name] = seen._replace(signal=self.backward.arrived(name, seen.signal))
         unseen = run.taps.notes.unseen
@@ -323,7 +324,8 @@ class _Counter(Watcher):
         hidden = any(missed.counts for missed in unseen)
         if hidden or len(told) < sum(seen.of_points for seen in self.seen.values()):
             overall[(overall != State.DEAD) & (overall != State.BROKEN)] = State.UNKNOWN
-        return Census(tuple(layers), Tally.of(overall), alive if self.keep_points else None, unseen, given, made)
+        return Census(tuple(layers), Tally.of(overall), alive if self.keep_points else None, unseen, given, made,
+                      task=None if self.backward is None else self.backward.task)  # fmt: skip
 
 
 def _bring(layers: Collection[_Seen]) -> Iterator[_Seen]:

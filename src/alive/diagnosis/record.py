@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +24,7 @@ from .build import Build
 from .example import Example
 from .rates import RARE, Rates
 from .signal import UNMEASURED, Signal
+from .task import Task
 
 if TYPE_CHECKING:
     from ..findings import Finding
@@ -210,8 +211,8 @@ class Census:
     were noticed and could not be counted. `input` and `output` are the signal in the model's first input and in its
     output; gradients of layers are in shares of that of the output. `build` says which cures apply to the model.
     Units are those of all layers: latents, codes and experts too, which `chosen` has by themselves.
-    `example` is how the model is called, on two of the points. `rare` is the share of its values below which a unit is
-    rarely on, or off.
+    `task` is what the loss says, where one was given. `example` is how the model is called, on two of the points.
+    `rare` is the share of its values below which a unit is rarely on, or off.
     """
 
     layers: tuple[LayerCensus, ...]
@@ -223,6 +224,7 @@ class Census:
     build: Build | None = None
     example: Example | None = None
     rare: float = RARE
+    task: Task | None = None
 
     @property
     def units(self) -> Tally:
@@ -368,6 +370,8 @@ class Census:
         for name in ("input", "output"):
             signal: Signal | None = getattr(self, name)
             record[name] = None if signal is None else signal.to_dict()
+        if self.task is not None:
+            record["loss"] = asdict(self.task)
         if self.unsettled:
             record["unsettled"] = list(self.unsettled)
         if self.unseen:
@@ -419,7 +423,8 @@ def together(a: Census, b: Census) -> Census:
     )
     build, example = a.build or b.build, a.example or b.example
     points = a.points.plus(b.points)
-    return Census(layers, points, died_at, tuple(unseen.values()), given, made, build, example, a.rare)
+    task = None if a.task is None or b.task is None else a.task.plus(b.task)
+    return Census(layers, points, died_at, tuple(unseen.values()), given, made, build, example, a.rare, task)
 
 
 def _doubtful(ours: Mapping[str, LayerCensus], theirs: Mapping[str, LayerCensus]) -> set[str]:

@@ -10,8 +10,9 @@ from ..diagnosis.record import Census
 from ..errors import expect_one_of
 from ..registry import Registry
 from . import alike, broken, dead_points, dead_units, drowned, linear, output, scale, shrunk, signal, unchosen, unknown
-from .finding import LEVELS, Finding, Rule
+from .finding import LEVELS, Finding, Rule, has_moved
 
+ELSE = "look at the rate, at the labels, and at how the loss is reduced; `alive cure` tries rates first"
 SETTLE = "it may change once the batch norms have seen data"
 PARTS = (dead_points.SOME, dead_units.RULE, linear.LAYERS, linear.UNITS)
 OWN = (  # what explains most comes first: causes, then what is dead or linear in part, then what is unknown
@@ -59,12 +60,15 @@ def see_all(census: Census, pull: float | None = None) -> tuple[Finding, ...]:
 def verdict(census: Census) -> tuple[str, bool]:
     """One sentence, never better than what was measured; and whether it is grave: it can hardly learn as it is."""
     count, grave = len(census.findings), any(each.grave for each in census.findings)
+    loss = "" if census.task is None else f" {census.task.sentence}"
     if grave or census.gone:
-        return "As it is, this network can hardly learn" + ("." if grave else f": {census.gone}."), True
+        return f"As it is, this network can hardly learn{'.' if grave else f': {census.gone}.'}{loss}", True
     found = "One thing found, and it is" if count == 1 else f"{count} things found, and they are"
     said = f"{found} not grave." if count else "Every unit and every point is alive."
+    if census.task is not None and census.task.is_at_chance and has_moved(census):
+        return f"{said}{loss} So nothing is learned, and units are not why: {ELSE}.", False
     if any(layer.signal.gradient is not None for layer in census.layers):
-        return said, False
+        return f"{said}{loss}", False
     return f"{said} Whether gradients come back was not measured: --gradient, or census(..., gradient=True).", False
 
 
