@@ -72,7 +72,7 @@ class Grid:
         """As rich draws it; lines that have no column of their own stand below the labels."""
         kept, folded = [column for column in self.columns if column.name not in left_out], FOLD in left_out
         grid = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        grid.add_column("layer", overflow="fold", max_width=NARROW if folded else None)
+        grid.add_column("layer", overflow="fold")
         for column in kept:
             least = _wide(Text(column.heading))
             widest = max(WORDS, least) if folded and column.words else None
@@ -86,22 +86,57 @@ class Grid:
         return grid
 
     def _labels(self, left_out: Sequence[str]) -> tuple[Text, ...]:
+        labels = (
+            tuple(map(Text, shortened([label.plain for label in self.labels]))) if FOLD in left_out else self.labels
+        )
         lines = next((column for column in self.columns if column.name == LINE), None)
         if lines is None or LINE not in left_out:
-            return self.labels
-        pairs = zip(self.labels, lines.cells, strict=True)
+            return labels
+        pairs = zip(labels, lines.cells, strict=True)
         return tuple(Text.assemble(label, "\n", line) if line else label for label, line in pairs)
 
     def _width(self, left_out: Sequence[str], widths: dict[str, int]) -> int:
         """How wide a table without these would be: its columns, two between each pair and one at either side."""
         folded = FOLD in left_out
         label = max(map(_wide, (Text("layer"), *self._labels(left_out), *map(Text, self.ends))))
-        taken = [min(label, NARROW) if folded else label]
+        taken = [label]
         for column in self.columns:
             if column.name not in left_out:
                 wide = widths[column.name]
                 taken.append(min(wide, max(WORDS, len(column.name))) if folded and column.words else wide)
         return sum(taken) + 2 * len(taken)
+
+
+def shortened(names: Sequence[str], room: int = NARROW) -> list[str]:
+    """Names with their middle left out, where they are too long: what tells them apart stays.
+
+    >>> shortened(["encoder.layer.6.intermediate.dense → act", "encoder.layer.11.intermediate.dense → act"])
+    ['encoder.lay…6…dense → act', 'encoder.lay…11…dense → act']
+    """
+    before = _shared(names)
+    after = _shared([name[before:][::-1] for name in names])
+    return [_cut(name, before, len(name) - after, room) for name in names]
+
+
+def _shared(names: Sequence[str]) -> int:
+    """How many letters all begin with."""
+    return next(
+        (k for k, letters in enumerate(zip(*names, strict=False)) if len(set(letters)) > 1),
+        min(map(len, names), default=0),
+    )
+
+
+def _cut(name: str, start: int, end: int, room: int) -> str:
+    """A name with its own part, from start to end, and as much as has room of what it shares with others."""
+    if len(name) <= room or len(name) - end + start == len(name):
+        return name if len(name) <= room else f"{name[: room // 2]}…{name[-(room - room // 2 - 1) :]}"
+    own = name[start:end]
+    if len(own) > room - 2:
+        own = f"{own[: room // 2]}…{own[-(room - room // 2 - 3) :]}"
+    half = (room - len(own) - 2) // 2
+    left = name[:start] if start <= half else f"{name[:half]}…"
+    right = name[end:] if len(name) - end <= half else f"…{name[len(name) - half :] if half else ''}"
+    return f"{left}{own}{right}"
 
 
 def grid(census: Census, found: Sequence[LayerRow], listed: Sequence[LayerRow], *, often: bool = False) -> Grid:
