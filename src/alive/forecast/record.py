@@ -15,6 +15,7 @@ from ..theory import Estimate
 RISK = 0.05  # share of networks that cannot learn from which on something should change
 
 
+LEARNS = "whether it learns depends on rate, data and loss too: alive cure tries"
 LOSSES = ("born dead", "all points become one", "the gradient is lost on its way back")
 
 
@@ -124,13 +125,15 @@ class Preflight:
 
     @property
     def verdict(self) -> str:
-        """One sentence; "fit to train" is never said of networks without a signal."""
+        """One sentence on the start, which is all that was seen: whether a network learns, only training shows."""
         if self.fixed:
             if self.born_dead.value:
                 return "born dead: no gradient passes"
-            return f"the signal is gone: {self.gone}" if self.gone else "alive: points stay apart, and gradients pass"
+            return f"the signal is gone: {self.gone}" if self.gone else f"a signal passes at the start; {LEARNS}"
         if self.lost.value < RISK:
-            return f"fit to train: {self.born_dead} born dead, and {self.lost} that cannot learn in all"
+            return (
+                f"a signal passes at the start ({self.born_dead} born dead, {self.lost} without one in all); {LEARNS}"
+            )
         words, worst = self.shares.worst
         if worst.value >= 0.5:
             return f"{words} more often than not ({worst})"
