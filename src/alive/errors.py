@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
+
+NO_NAMES: Mapping[str, str] = {}
 
 
 class AliveError(ValueError):
@@ -33,11 +35,11 @@ def near(got: object, known: Iterable[str]) -> str:
     return f"{hint}Known: {', '.join(names)}"
 
 
-def expect_one_of(what: str, got: object, known: Iterable[str]) -> None:
-    """Refuse a name that is not known, with the nearest one that is."""
+def expect_one_of(what: str, got: object, known: Iterable[str], elsewhere: Mapping[str, str] = NO_NAMES) -> None:
+    """Refuse a name that is not known, with the nearest one that is, or with ours for one that is used elsewhere."""
     names = known if isinstance(known, Collection) else list(known)
     if got not in names:
-        raise AliveError(f"unknown {what} {got!r}", near(got, names))
+        raise AliveError(f"unknown {what} {got!r}", near(elsewhere.get(str(got).lower(), got), names))
 
 
 def expect(faults: Iterable[tuple[bool, str]]) -> None:

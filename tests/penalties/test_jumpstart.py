@@ -48,10 +48,13 @@ def test_nothing_is_recorded_in_eval_or_under_no_grad(built) -> None:
     with Jumpstart(model) as keep:
         with torch.no_grad():
             model(x)
-        assert keep.penalty().item() == 0.0
+            assert keep.penalty().item() == 0.0  # as of a validation loss
+            model(x)
+        with pytest.warns(UserWarning, match="ran under torch.no_grad"):
+            assert keep.penalty().item() == 0.0
         model.eval()
         model(x)
-        assert keep.penalty().item() == 0.0
+        assert keep.penalty().item() == 0.0  # it was said once
         model.train()
         model(x)
         assert keep.penalty().item() > 0.0
@@ -206,3 +209,11 @@ def test_a_state_restores_the_progress_of_the_schedule() -> None:
             AliveError, match=r"the state of this Jumpstart is its progress, got \['weight'\].*weight that"
         ):
             again.load_state_dict({"weight": 1.0})
+
+
+def test_a_penalty_in_eval_mode_says_that_it_is_zero(built) -> None:
+    model, x, _ = built("dense")
+    with Jumpstart(model) as keep:
+        model.eval()(x)
+        with pytest.warns(UserWarning, match=r"call model.train\(\)"):
+            assert keep.penalty().item() == 0.0

@@ -114,6 +114,7 @@ def layer_by_layer(fill: Fill, *, hidden_gain: float = 1.0) -> Initialiser:
     return start
 
 
+ALIASES = {"he": "kaiming", "xavier": "glorot", "lecun": "torch", "default": "torch"}  # what others call them
 RELU = math.sqrt(2)  # makes up for the half that a ReLU takes away
 PAIRED = ("mirrored", "looks-linear")  # need a plain chain of two units or more
 
@@ -156,7 +157,7 @@ def initialise_(
     >>> model[0].weight.int().tolist()
     [[1, 0], [0, 1], [-1, 0], [0, -1]]
     """
-    expect_one_of("initialiser", name, INITIALISERS)
+    expect_one_of("initialiser", name, INITIALISERS, ALIASES)
     if noise is not None and name != "mirrored":
         raise AliveError(f"noise belongs to the initialiser 'mirrored', not to {name!r}", "Leave noise out")
     noise = MIRROR_NOISE if noise is None else noise

@@ -158,7 +158,8 @@ class Jumpstart:
         self.weight = self.schedule(fraction)
 
     def penalty(self) -> Tensor:
-        """λ·A over the forward passes since the last call; zero after passes in eval mode or under no_grad.
+        """λ·A over the forward passes since the last call; zero after passes in eval mode or under no_grad,
+        which is said once where gradients are on.
 
         With `every`, k·λ·A in the first of k steps, and zero in the others.
         """

@@ -74,6 +74,7 @@ class Recorder(Watcher):
         self._recording = False
         self._plain = False  # whether this pass began where small layers can be put off
         self._warned: set[str] = set()
+        self._idle = ""  # why the last pass was no step of training
         self.only_looks = False  # whether all layers of the last pass were put off, so that no activation is ours to do
         self.beside: Saturation | None = None  # what else is asked of the layers
         self._taps = Taps(model, self, **taps)
@@ -105,6 +106,8 @@ class Recorder(Watcher):
         runs, told = self.passes.read(self._root)
         if told:
             self._warn(told, told, stacklevel=4)
+        if self._idle and not runs and torch.is_grad_enabled():
+            self._warn("idle", f"penalty() is 0: the last forward pass {self._idle}", stacklevel=4)
         found = [measured for run in runs for measured in run.slacks]
         if self._how == "meansq" and self._local is self.rule and _all_pending(found):
             total = self._of_rows(runs, together.in_rows(found), weigh)
@@ -128,7 +131,9 @@ class Recorder(Watcher):
 
     def begin(self) -> None:
         """Record this pass if the model trains, and this is not a checkpointed part run again by backward."""
-        self._recording = self.passes.begin(trains=self._root.training and torch.is_grad_enabled())
+        self._idle = "" if self._root.training else "was in eval mode; call model.train() before it"
+        self._idle = self._idle if torch.is_grad_enabled() else "ran under torch.no_grad()"
+        self._recording = self.passes.begin(trains=not self._idle)
         self._slacks, self._parts = self.passes.run.slacks, self.passes.run.parts
         self._taps_of, self._later, self._apart = self.passes.run.taps, [], Apart()
         several = self._across_ranks and world_size(self._group) > 1
