@@ -20,6 +20,8 @@ from alive_papers.clinic.trial import UNSEEN
 DOCUMENT = Path(__file__).parents[3] / "docs" / "advice.md"
 BOOK = Book.read()
 QUICK = ("zeros", "large-inputs", "fast-sgd")
+SEEDS = range(20, 23)
+FIRST = SEEDS[0] + UNSEEN
 
 
 def test_a_trial_can_be_repeated_to_the_bit() -> None:
@@ -35,7 +37,7 @@ def test_a_cure_that_cannot_be_applied_says_why() -> None:
 
 
 def test_what_is_finished_is_kept_and_not_tried_again(tmp_path: Path) -> None:
-    asked = trials(["zeros"], ["as it is", "rate/10"], 1)
+    asked = trials(["zeros"], ["as it is", "rate/10"], range(1))
     assert asked == [("zeros", HEALTHY, 0), ("zeros", "as it is", 0), ("zeros", "rate/10", 0)]
 
     def stop(row: Trial) -> None:
@@ -86,7 +88,7 @@ def test_the_first_choice_is_judged_on_other_seeds_than_it_was_chosen_on() -> No
 
 def test_every_cure_was_tried_on_every_patient_with_three_seeds() -> None:
     places = {(row.patient, row.cure, row.seed) for row in BOOK.rows}
-    assert places == set(trials(list(PATIENTS), [*TRIED, ADVICE], 3))
+    assert places == set(trials(list(PATIENTS), [*TRIED, ADVICE], SEEDS))
     assert len(BOOK.rows) == len(places)
 
 
@@ -131,8 +133,8 @@ def test_the_first_choice_trains_most_patients() -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_the_first_choice_trains_a_patient_as_recorded(name: str) -> None:
-    row = treat(PATIENTS[name], ADVICE, UNSEEN)
-    (recorded,) = (each for each in BOOK.of(name, ADVICE) if each.seed == UNSEEN)
+    row = treat(PATIENTS[name], ADVICE, FIRST)
+    (recorded,) = (each for each in BOOK.of(name, ADVICE) if each.seed == FIRST)
     assert (row.finding, row.note) == (recorded.finding, recorded.note)
     assert row.score == pytest.approx(recorded.score, abs=0.1)  # other machines round otherwise
     assert row.score >= BOOK.bar(name)
@@ -140,15 +142,15 @@ def test_the_first_choice_trains_a_patient_as_recorded(name: str) -> None:
 
 @pytest.mark.parametrize("name", PATIENTS)
 def test_a_census_finds_what_ails_a_patient(name: str) -> None:
-    finding, cure = advised(PATIENTS[name], 0)
+    finding, cure = advised(PATIENTS[name], SEEDS[0])
     assert finding == PATIENTS[name].finding
-    assert cure == ORDER[finding][0]
+    assert cure.removeprefix("anew, ") == ORDER[finding][0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PATIENTS)
 def test_the_first_choice_does_as_recorded_on_fresh_seeds(name: str) -> None:
     told = BOOK.summary(name, ADVICE)
-    scores = [treat(PATIENTS[name], ADVICE, seed).score for seed in (20, 21, 22)]
+    scores = [treat(PATIENTS[name], ADVICE, seed).score for seed in (40, 41, 42)]
     trained = sum(score is not None and score >= BOOK.bar(name) for score in scores)
     assert abs(trained - told.trains) <= 1

@@ -31,6 +31,7 @@ def clinic(
         list[str] | None, typer.Option("--cure", help="Only this cure, such as mirrored; may be given several times.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Networks of each kind.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed; the advice has those from ten later on.")] = 0,
     rows: Annotated[Path, typer.Option("--rows", help="File that keeps finished trials.")] = Path(
         "alive-clinic.sqlite"
     ),
@@ -53,7 +54,7 @@ def clinic(
         _show_recorded()
         return
     if names:
-        asked = ward.trials(names, cures or [*ward.TRIED, ward.ADVICE], seeds)
+        asked = ward.trials(names, cures or [*ward.TRIED, ward.ADVICE], range(seed, seed + seeds))
         with interruptible():
             done = _treated(asked, rows)
         book = ward.Book(tuple(done))
@@ -61,7 +62,7 @@ def clinic(
             show(tables.table(book, part))
     if record is not None:
         with ward.Trials(rows) as store:
-            ward.made(store.all(), f"alive clinic --all --seeds {seeds}").write(record)
+            ward.made(store.all(), f"alive clinic --all --seeds {seeds} --seed {seed}").write(record)
         put(record)
     if order is not None:
         evidence.write_order(ward.Book.read(record), order)

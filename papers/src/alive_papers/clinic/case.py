@@ -31,6 +31,7 @@ class Case:
 
     penalty   the owner's own, if there is one
     extra     what the owner adds to the loss by himself, from model and inputs
+    make      makes the model once more, as the owner does
     """
 
     model: nn.Module
@@ -42,6 +43,7 @@ class Case:
     penalty: Weighed | None = None
     extra: Callable[[nn.Module, Tensor], Tensor] | None = None
     seed: int = 0
+    make: Callable[[], nn.Module] | None = None
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
         """The loss of the task alone."""
@@ -63,6 +65,7 @@ def treated(case: Case, cure: str = AS_IS) -> Treatment:
             case.model,
             lambda model: kind(model.parameters(), lr=case.lr, fused=True),  # the same steps, in half the time
             case.sample.train_x,
+            case.make,
         )
 
 

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from alive.cures import ORDER, find
+from alive.cures import KEPT, ORDER, find
 from alive.cures.jumpstart import Jumpstart
-from alive.cures.starts import Start
 from alive.files import write_atomically
 
 from .book import Book
@@ -26,21 +25,23 @@ def shown_by(finding: str) -> tuple[str, ...]:
 
 
 def sensible(finding: str) -> tuple[str, ...]:
-    """The cures that can be a first choice: where weights are lost, those that start anew; where a penalty weighs too
-    much, or some units are dead, those that leave all else as it is."""
-    if finding in ("infinite after training", "dead after training"):
-        return tuple(cure for cure in TRIED if isinstance(find(cure)[0], Start))
-    if finding not in ("the penalty drowns the task", "dead in part"):
+    """The cures that can be a first choice: where weights are worth keeping, those that leave all else as it is."""
+    if finding not in KEPT:
         return TRIED
     penalties = tuple(cure for cure in TRIED if isinstance(find(cure)[0], Jumpstart))
     return (*penalties, "no penalty") if finding == "the penalty drowns the task" else penalties
 
 
 def ranking(book: Book, finding: str) -> tuple[str, ...]:
-    """The cures for a finding: by how many of its networks they train; of equals the simpler, then the better one."""
+    """The cures for a finding: by how many of its networks they train; of equals the simpler, then the better one.
+
+    Of the recipes of a penalty one is named: the default, unless another trains more networks.
+    """
     judged = {cure: _judged(book, finding, cure) for cure in sensible(finding)}
-    named = [cure for cure, (trained, _) in judged.items() if trained >= ENOUGH]
-    return tuple(sorted(named, key=lambda cure: (-judged[cure][0], cure.count(","), -judged[cure][1])))
+    recipes = [cure for cure in judged if isinstance(find(cure)[0], Jumpstart)]
+    best = max(recipes, key=lambda cure: judged[cure][0])  # of equals the first, which is the default
+    kept = [cure for cure, (share, _) in judged.items() if share >= ENOUGH and (cure == best or cure not in recipes)]
+    return tuple(sorted(kept, key=lambda cure: (-judged[cure][0], cure.count(","), -judged[cure][1])))
 
 
 def write_order(book: Book, path: Path) -> None:

@@ -14,7 +14,7 @@ from alive.nn import Rectangular, RectangularConv
 
 from . import samples
 from .case import Case, train
-from .samples import Reader, Sample, plain
+from .samples import Encoder, Reader, Sample, plain
 
 Make = Callable[[int], Case]
 
@@ -245,6 +245,18 @@ def fast_adam(seed: int) -> Case:
     """Adam at a rate of 0.1."""
     model = RectangularConv(1, 10, depth=4, width=8, init="torch", generator=torch.Generator().manual_seed(seed))
     return Case(model, samples.digits(), lr=0.1, epochs=8, seed=seed)
+
+
+@patient(TRAINED, "text", "collapsed", trained=True)
+def collapsed(seed: int) -> Case:
+    """6 transformer layers, norms behind them, Adam at 0.01 without warm-up: one output for all."""
+    return Case(Encoder(6), samples.reviews(), lr=1e-2, epochs=6, seed=seed)
+
+
+@patient(TRAINED, "text", "collapsed", trained=True)
+def deep_encoder(seed: int) -> Case:
+    """12 transformer layers, norms behind them, Adam at 0.005 without warm-up."""
+    return Case(Encoder(12), samples.reviews(), lr=5e-3, epochs=6, seed=seed)
 
 
 @patient(TRAINED, "dense", "the penalty drowns the task", trained=True)

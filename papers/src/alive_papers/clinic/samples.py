@@ -116,7 +116,21 @@ class Reader(nn.Module):
         return self.deep(self.tokens(ids).mean(1))  # type: ignore[no-any-return]
 
 
-TOKENS = 60
+class Encoder(nn.Module):
+    """Token ids [N, T] to one logit [N, 1], by transformer layers whose norms stand behind them."""
+
+    def __init__(self, depth: int, width: int = 32) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(TOKENS, width), nn.Embedding(LENGTH, width)
+        layers = (nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True) for _ in range(depth))
+        self.layers, self.head = nn.Sequential(*layers), nn.Linear(width, 1)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """The logit of each sequence."""
+        return self.head(self.layers(self.tokens(ids) + self.places.weight).mean(1))  # type: ignore[no-any-return]
+
+
+TOKENS, LENGTH = 60, 16
 
 
 @cache
@@ -124,7 +138,7 @@ def reviews() -> Sample:
     """Sequences of 16 token ids out of 60, each with a hidden worth: is their sum above that of most sequences?"""
     chance = np.random.default_rng(0)
     worth = chance.normal(size=TOKENS)
-    ids = chance.integers(TOKENS, size=(2000, 16))
+    ids = chance.integers(TOKENS, size=(2000, LENGTH))
     sums = worth[ids].sum(1)
     return _split("reviews", ids, (sums > np.median(sums)).astype(np.int64), 1500, "bce", lambda: Reader(32))
 
