@@ -177,7 +177,7 @@ PARTICIPLE = re.compile(
     r"|grown|had|heard|held|hidden|kept|known|laid|led|left|lent|let|lost|made|meant|met|paid|put|said|seen|sent|set"
     r"|shown|shut|sought|spent|split|spread|stood|taken|taught|told|torn|understood|won|worn|woven|written"
 )
-SAME_AS_ITS_VERB = re.compile("cut|fit|let|put|set|shut|split|spread|embed|exceed|feed|need|proceed|seed|shed|speed")
+SAME_AS_ITS_VERB = re.compile("cut|let|set|shut|split|spread|embed|exceed|feed|need|proceed|seed|shed|speed")
 
 
 def is_participle(name: str) -> bool:
@@ -187,9 +187,16 @@ def is_participle(name: str) -> bool:
     ['kept', '_moved_to', 'running']
     """
     first, *rest = name.strip("_").split("_")
+    if first in ("fit", "put"):  # of a verb, more often than not
+        return False
     if SAME_AS_ITS_VERB.fullmatch(first) and (rest or first.endswith("eed")):  # set_rate does something
         return False
     return PARTICIPLE.fullmatch(first) is not None
+
+
+def is_property(function: Function) -> bool:
+    """Whether it is read as an attribute, which may well say in what state a thing is."""
+    return any("property" in ast.unparse(each) for each in function.decorator_list)
 
 
 def functions(modules: dict[str, ast.Module]) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -331,9 +338,8 @@ def main() -> None:
         show("longest functions", [f"{name} {length}" for length, name in lengths[-3:]])
         show("largest classes", largest_classes(modules))
         show("names of files and classes that occur twice", [f"{n}: {' '.join(p)}" for n, p in twice(modules).items()])
-        show(
-            "functions named by participles", [f"{p}:{f.name}" for p, f in functions(modules) if is_participle(f.name)]
-        )
+        called = [(p, f.name) for p, f in functions(modules) if not is_property(f)]
+        show("functions named by participles", [f"{path}:{name}" for path, name in called if is_participle(name)])
         show("private functions called once, with their lines", called_once(modules))
         show("imports past the door of another room", past_the_door(modules, folder.name))
         ours, others = private_accesses(modules)
