@@ -142,12 +142,11 @@ def test_the_time_ends_a_race_and_the_next_one_goes_on(tmp_path: Path) -> None:
     store, names = tmp_path / "runs.sqlite", ["mirrored", "rate/10"]
     with pytest.raises(AliveError, match="the time was over before"):
         cure(dense, (X, Y), steps=8, minutes=0, seeds=1, jobs=1, store=store, cures=names)
-    part = cure(dense, (X, Y), steps=800, minutes=0.02, seeds=9, jobs=2, store=store, cures=names)
-    assert part.verdict.startswith("The 0.02 minutes are over, and the race is not; the same command goes on from here")
+    cure(dense, (X, Y), steps=8, seeds=1, jobs=1, store=store, cures=names)
+    part = cure(dense, (X, Y), steps=800, minutes=0, seeds=1, jobs=1, store=store, cures=names)
+    assert part.verdict.startswith("The 0 minutes are over, and the race is not; the same command goes on from here")
     assert len(part.arms) == 3
-    kept = len(laps(store))
-    again = cure(dense, (X, Y), steps=800, minutes=0, seeds=9, jobs=2, store=store, cures=names)
-    assert plain(again)["arms"] == plain(part)["arms"] or len(laps(store)) > kept
+    assert all(arm.steps <= 8 for arm in part.arms)
 
 
 def test_without_steps_as_many_are_made_as_the_time_allows() -> None:
