@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 
@@ -81,7 +83,9 @@ def test_waits_and_launches_of_a_device_are_counted_one_by_one() -> None:
     assert ledger.work == (2, 5, 12 + 12 + 12 + 12 + 1)  # what is picked from counts by its places
 
 
-def test_the_penalty_makes_no_device_wait() -> None:
-    for figure in device.figures(1):
-        if figure.name.startswith("waits"):
-            assert figure.value == 0
+def test_no_device_waits_and_the_kernels_reach_all_their_goals() -> None:
+    figures = list(device.figures(1))
+    assert all(figure.reached for figure in figures), [str(figure) for figure in figures if not figure.reached]
+    assert sum(figure.name.startswith("waits") and figure.target == 0 for figure in figures) >= 3
+    if find_spec("triton"):
+        assert sum(figure.target is not None and figure.name.endswith("by Triton") for figure in figures) == 15

@@ -304,6 +304,14 @@ def remember(make: Callable[P, T]) -> Callable[P, T]:
     return made
 
 
+def guard_hooks() -> None:
+    """Have the compiler look at the hooks of a model: else one may run by the graph of another of its class."""
+    compiler: Any = import_module("torch._dynamo")
+    if getattr(compiler.config, "skip_nnmodule_hook_guards", False):
+        compiler.config.skip_nnmodule_hook_guards = False
+        compiler.reset()  # what was compiled before does not look
+
+
 def is_torch_function_off() -> bool:
     """Whether function modes see nothing at the moment."""
     return bool(_is_torch_function_off())

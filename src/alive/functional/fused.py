@@ -26,7 +26,7 @@ from .derivative import Pull, Spread
 from .ends import Ends
 from .extremes import Axes, canonical
 from .separation import Separation, Slacks
-from .way import SPAN, Way, way_of
+from .way import SMALL, SPAN, Way, way_of
 
 
 def slacks(z: Tensor, rule: Separation, *, cutoff: float = 0.0, unit_axis: int = 1, point_axis: int = 0) -> Slacks:
@@ -70,7 +70,9 @@ def _of_axis(rule: Separation, axis: str) -> Separation:
 
 def applies(z: Tensor) -> bool:
     """Whether z can be measured here: a plain tensor, or one of a fake device, and nobody else traces what we do."""
-    if torch.compiler.is_compiling() or z.is_meta or is_transformed() or is_dual() or is_proxy_tracing():
+    if torch.compiler.is_compiling():  # of a small layer a compiler makes more itself
+        return not z.is_nested and z.numel() > SMALL
+    if z.is_meta or is_transformed() or is_dual() or is_proxy_tracing():
         return False
     return type(z) in (Tensor, torch.nn.Parameter, FakeTensor)
 

@@ -285,6 +285,8 @@ def mean_square(rows: Tensor) -> Tensor:
 
 def by_size(vectors: Sequence[Tensor]) -> list[tuple[list[int], Tensor]]:
     """Vectors of one length as the rows of one matrix, beside their numbers: few calls, however many layers."""
+    if torch.compiler.is_compiling():  # a length may be a symbol there, which a dict would make a number
+        return [([number], vector.unsqueeze(0)) for number, vector in enumerate(vectors)]
     numbers: dict[int, list[int]] = {}
     for number, vector in enumerate(vectors):
         numbers.setdefault(len(vector), []).append(number)

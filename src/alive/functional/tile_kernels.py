@@ -72,7 +72,7 @@ def unpack(keys, ends, places, count, groups, LARGEST: tl.constexpr, BLOCK: tl.c
 
 @triton.jit
 def add(
-    grad_y, y, grad_ends, places, out, units, points, long, wide, N, C, P,
+    grad_y, y, grad_ends, places, out, stride, units, points, long, wide, N, C, P,
     ROWS: tl.constexpr, HEIGHT: tl.constexpr, BLOCK: tl.constexpr,
     RELU: tl.constexpr, UNITS: tl.constexpr, POINTS: tl.constexpr, WHOLE: tl.constexpr,
     SIDES: tl.constexpr,
@@ -84,19 +84,19 @@ def add(
         on = tl.load(y + at, mask=there, other=0.0).to(tl.float32)
         grad = tl.where(on <= 0, 0.0, tl.load(grad_y + at, mask=there, other=0.0).to(tl.float32))
     for side in tl.static_range(SIDES):
-        first = side * (units + points)
+        first, own = side * (units + points), grad_ends + side * stride
         if UNITS and ROWS:
             here = tl.load(places + first + c, mask=col < wide, other=-1)
-            amount = tl.load(grad_ends + first + c, mask=col < wide, other=0.0).to(tl.float32)
+            amount = tl.load(own + c, mask=col < wide, other=0.0).to(tl.float32)
             grad += tl.where(here[None, :] == place, amount[None, :], 0.0)
         if UNITS and not ROWS:
             here = tl.load(places + first + c, mask=row < long, other=-1)
-            amount = tl.load(grad_ends + first + c, mask=row < long, other=0.0).to(tl.float32)
+            amount = tl.load(own + c, mask=row < long, other=0.0).to(tl.float32)
             grad += tl.where(here[:, None] == place, amount[:, None], 0.0)
         if POINTS:
             here = tl.load(places + first + units + n, mask=row < long, other=-1)
-            amount = tl.load(grad_ends + first + units + n, mask=row < long, other=0.0).to(tl.float32)
+            amount = tl.load(own + units + n, mask=row < long, other=0.0).to(tl.float32)
             grad += tl.where(here[:, None] == place, amount[:, None], 0.0)
         if WHOLE:
-            grad += tl.where(tl.load(places + first) == place, tl.load(grad_ends + first).to(tl.float32), 0.0)
+            grad += tl.where(tl.load(places + first) == place, tl.load(own).to(tl.float32), 0.0)
     tl.store(out + at, grad.to(out.dtype.element_ty), mask=there)

@@ -128,5 +128,7 @@ def gradient(
     relu = grad_y is not None and y is not None
     given = (grad_y, y) if relu else (out, out)
     told, which = matrix.asked(axes)
-    kernels().add[matrix.grid](*given, grad_ends.contiguous(), places, out, *told, relu, *which, len(places))
+    grad_ends = grad_ends if grad_ends.stride(1) == 1 else grad_ends.contiguous()
+    stride = grad_ends.stride(0)  # one layer's part of a row of all
+    kernels().add[matrix.grid](*given, grad_ends, places, out, stride, *told, relu, *which, len(places))
     return out

@@ -12,9 +12,7 @@ from torch import Tensor
 from ..torch_private import is_transformed
 from .fused import add_pull, in_a_row
 from .separation import Rows, Separation, Slacks, by_size
-from .way import Way, addresses, way_of
-
-SMALL = 65_536  # values of a layer that is cheaper to keep for a while than to give a node of its own in the graph
+from .way import SMALL, Way, addresses, way_of
 
 
 class Pending(NamedTuple):

@@ -18,6 +18,7 @@ from .separation import Separation
 from .sweep.forms import LISTED, MARKED, TIED
 
 KNOWN = 512  # ways kept, before all are forgotten
+SMALL = 65_536  # values of a layer that is cheaper to keep for a while than to give a node of its own in the graph
 SPAN = 2**29  # values a sweep can number
 PRICE = "steps with the penalty take up to three times as long in thin networks, a third as long again in wide ones"
 

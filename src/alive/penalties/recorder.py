@@ -16,12 +16,12 @@ from ..errors import AliveError
 from ..functional import Activation, Separation, Slacks, aggregate, ends, fused, parts, separation, together
 from ..functional.ends import Ends
 from ..functional.parts import Part
-from ..functional.way import way_of
+from ..functional.way import SMALL, way_of
 from ..provenance import Layout, Scattered
 from ..taps import Call, Selection, Tap, Taps, Watcher, bare
 from ..taps.book import OTHERWISE
 from ..taps.kinds import RELU
-from ..torch_private import has_saving_hooks, is_transformed, is_view
+from ..torch_private import guard_hooks, has_saving_hooks, is_transformed, is_view
 from ..world import Group, world_size
 from . import collective, reducer
 from .apart import Apart, joined
@@ -77,6 +77,7 @@ class Recorder(Watcher):
         self._idle = ""  # why the last pass was no step of training
         self.only_looks = False  # whether all layers of the last pass were put off, so that no activation is ours to do
         self.beside: Saturation | None = None  # what else is asked of the layers
+        guard_hooks()
         self._taps = Taps(model, self, **taps)
 
     def __getstate__(self) -> dict[str, Any]:  # deepcopy goes this way too
@@ -173,7 +174,7 @@ class Recorder(Watcher):
         if self.beside is not None and self.beside.takes(call):
             return call.activate()
         layout = call.tap.layout
-        if layout.axes is not None and self._shared is None and fused.applies(call.z) and not has_saving_hooks():
+        if layout.axes is not None and self._shared is None and fused.applies(call.z) and not _saves_elsewhere():
             assert self._local is not None
             point_axis, unit_axis = layout.axes
             pending = together.later(call.z, self._local, unit_axis, point_axis, call.tap.activation.cutoff)
@@ -233,7 +234,7 @@ class Recorder(Watcher):
     def _put_off(self, call: Call) -> bool:
         """Keep a small layer of a pass in which nothing can have changed since it began, if it can be kept."""
         axes, rule, z = call.tap.layout.axes, self._local, call.z
-        if axes is None or rule is None or z.numel() > together.SMALL:
+        if axes is None or rule is None or z.numel() > SMALL:
             return False
         way = way_of(z, rule, axes[1], axes[0], call.tap.activation.cutoff)
         if way.sweep is None or len(way.names) < len(rule.axes):
@@ -428,6 +429,11 @@ def _can_fuse(call: Call) -> bool:
     if call.tap.activation is not RELU or call.is_shown:  # one that is merely equal is spelled out in another way
         return False
     return not call.inplace or not (is_view(call.z) or call.z.is_leaf)
+
+
+def _saves_elsewhere() -> bool:
+    """Whether what is saved for backward may go elsewhere, as with checkpointing; a compiler sees to that itself."""
+    return not torch.compiler.is_compiling() and has_saving_hooks()
 
 
 def _save_by_ourselves() -> AbstractContextManager[Any]:
