@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from alive import cli
 from alive_papers.sets.download.places import NotThere
 
 collect_ignore_glob = ["*conftest.py"]  # which hold no doctests
+if find_spec("sae_lens") is None:  # which is in no extra of tests
+    collect_ignore_glob += ["*/integrations/sae_lens.py", "*/studies/lens.py"]
 PLUGIN = Path(__file__).parent / "examples" / "alive-plugin"
 
 # `make quick` leaves out what starts a process, compiles or takes long, by what its file says; what it runs may not

@@ -30,7 +30,16 @@ SHORT = {
     "reproduce 004-Fig2": ["--width", "3"],
 }  # what would take minutes is cut short
 PLUGIN = "pip install examples/alive-plugin"
-STUDIES = ("one-setting", "sae", "continual", "drift", "codebook")  # they train for minutes; tested by their parts
+STUDIES = (
+    "one-setting",
+    "sae",
+    "continual",
+    "drift",
+    "agents",
+    "language",
+    "lens",
+    "codebook",
+)  # they train for minutes; tested by their parts
 BY_OTHERS = ("pip", "torchrun")  # set-up is tried by hand in a fresh clone, ranks in tests of their own
 OF_THE_SHELL = "--show-completion"  # asks which shell it is typed in
 

@@ -14,10 +14,11 @@ import alive
 from alive.data import digits
 from alive.surgery import ResetByFiring
 from alive_papers.experiments import EXPERIMENTS, Cell, Row
+from alive_papers.experiments.ours.dying import LENS_WAYS
 from alive_papers.run import Store
 from alive_papers.run.work import train_cells
-from alive_papers.studies import Run, codebook, continual, sae, train_runs
-from alive_papers.studies.ways import attach, rates
+from alive_papers.studies import Run, codebook, continual, language, sae, train_runs
+from alive_papers.studies.ways import attach
 
 OWN = {"weight": 1e-3, "bound": 2.0, "decay": 0.1}
 
@@ -79,14 +80,6 @@ def test_pulls_are_those_of_the_loss_and_of_the_bound():
     assert float(nets[0][2].weight.detach().abs().max()) <= 0.25 + 1e-7
 
 
-def test_rates_are_those_of_a_loop():
-    net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU())
-    x = torch.randn(40, 3)
-    h, y = torch.relu(net[0](x)).detach(), net(x).detach()
-    by_hand = [sum(float(row[k]) > 0 for row in z) / 40 for z in (h, y) for k in range(z.shape[1])]
-    assert rates(net, x).tolist() == pytest.approx(by_hand)
-
-
 @pytest.mark.skipif(find_spec("stable_baselines3") is None, reason="stable-baselines3 is not installed")
 @pytest.mark.filterwarnings("ignore:multinomial is not penalised")  # PPO draws its actions
 @pytest.mark.parametrize("kind", ["DQN", "PPO"])
@@ -121,6 +114,123 @@ def test_an_agent_s_resets_reach_its_target_and_the_heads_of_ppo():
     world.turn()
     assert (seen[0] == seen[1]).all()
     assert (np.sort(np.abs(world.observation(np.arange(4.0)))) == np.arange(4.0)).all()
+
+
+@pytest.mark.parametrize("activation", language.ACTIVATIONS)
+@pytest.mark.parametrize("method", language.METHODS)
+def test_a_language_model_of_a_seed_is_one_model(activation, method):
+    options = (("layers", 1), ("activation", activation))
+    run = Run("language", "x", method, steps=4, width=16, options=options)
+    one, two = (dict(done.curves) for done in train_runs([run] * 2, digits()))
+    for own in (one, two):
+        assert own.pop("seconds")[-1] > 0
+    assert one == two
+    assert one["bits"][-1] < 12
+
+
+def test_the_language_study_counts_as_a_loop_does_and_shrinks_its_dead():
+    torch.manual_seed(0)
+    x, y = language.passages(language.text()[1], 4, torch.Generator().manual_seed(0))
+    for activation in ("ReLU", "ReLU²"):
+        model = language.Language(16, 1, activation)
+        mlp = model.networks[0]
+        with torch.no_grad():
+            mlp.up.bias[:3] = -99.0  # units that are dead
+            mlp.up.weight[3:] *= 9
+            mlp.up.bias[3:] -= 9.0  # and tokens for which all others are off
+            h = mlp.up(model.blocks[0].norms[1](_stream(model, x))) > 0
+        found = language.measured(model, x, y)
+        assert found["dead"] == float((~h.flatten(0, 1).any(0)).double().mean())
+        assert found["off"] == float((~h.any(-1)).double().mean()) > 0
+        assert found["on"] == pytest.approx(float(h.double().mean()))
+        removed, moved = language.shrunk(model, x)
+        assert removed == round(found["dead"] * 64)
+        assert moved < 1e-5
+
+
+def _stream(model: language.Language, x: torch.Tensor) -> torch.Tensor:
+    """What the network of the tokens reads, before its norm."""
+    block, stream = model.blocks[0], model.bytes(x) + model.places
+    heads = block.qkv(block.norms[0](stream)).unflatten(-1, (3, language.HEADS, -1)).permute(2, 0, 3, 1, 4)
+    scores = heads[0] @ heads[1].mT / heads.shape[-1] ** 0.5
+    seen = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf).softmax(-1) @ heads[2]
+    return stream + block.out(seen.transpose(1, 2).flatten(2))
+
+
+LENS = pytest.mark.skipif(find_spec("sae_lens") is None, reason='SAELens is not installed: pip install ".[sae]"')
+
+
+@LENS
+@pytest.mark.filterwarnings("ignore")  # of its own imports
+@pytest.mark.parametrize(("kind", "method"), [(kind, way) for kind, ways in LENS_WAYS.items() for way in ways])
+def test_an_autoencoder_of_saelens(kind, method, capsys):
+    """Its counter and the census agree at every mark, or the study stops."""
+    run = Run("lens", "x", method, steps=10, width=32, options=(("kind", kind), ("gamma", 3.0)))
+    one, two = train_runs([run] * 2, digits())
+    assert one.curves == two.curves
+    assert len(one.curves["dead"]) >= 2
+    assert 0 < one.curves["matched"][-1] < 1
+
+
+@LENS
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["topk", "gated"])
+def test_sep_u_in_saelens_is_that_of_its_definition_and_saelens_loads_it(kind, tmp_path):
+    from sae_lens import SAE, TrainingSAE
+    from sae_lens.saes.sae import TrainStepInput
+
+    from alive_papers.studies import lens
+
+    torch.manual_seed(0)
+    made, config = lens.SEP_U[kind]
+    own = {"k": 3} if kind == "topk" else {}
+    sae = made(config(d_in=6, d_sae=20, sep_u_coefficient=0.5, **own))
+    for parameter in sae.parameters():
+        parameter.data = torch.randn_like(parameter) / 2
+    x = torch.randn(30, 6)
+    told = sae.training_forward_pass(TrainStepInput(x, {"l1": 0.0}, None, 0, False))
+    pre = (x - sae.b_dec * sae.cfg.apply_b_dec_to_input) @ sae.W_enc
+    worst = []
+    for unit in range(20):
+        margins = []
+        for row in range(30):
+            if kind == "topk":
+                scores = (pre[row] + sae.b_enc) * sae.W_dec.norm(dim=-1)
+                others = torch.cat([scores[:unit], scores[unit + 1 :]]).sort(descending=True).values
+                margins.append(float((scores[unit] - others[2].clamp(min=0)).detach()))
+            else:
+                magnitude = pre[row, unit] * sae.r_mag[unit].exp() + sae.b_mag[unit]
+                margins.append(float(torch.minimum(pre[row, unit] + sae.b_gate[unit], magnitude).detach()))
+        worst.append(max(0.0, 1 - max(margins)) ** 2)
+    assert float(told.losses["sep_u_loss"]) == pytest.approx(0.5 * sum(worst) / 20, rel=1e-4)
+    sae.save_inference_model(tmp_path)
+    again = SAE.load_from_disk(tmp_path)
+    torch.testing.assert_close(again(x), sae(x), rtol=1e-4, atol=1e-5)
+    assert type(TrainingSAE.from_dict(sae.cfg.to_dict())) is made
+
+
+@LENS
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("how", ["redo", "loss"])
+def test_dead_latents_of_a_gated_autoencoder_are_revived(how):
+    """Of gates that never open and of magnitudes that are never positive; its parameters are declared."""
+    from sae_lens.synthetic import DeadLatentsCalculator
+
+    from alive_papers.studies import lens
+
+    torch.manual_seed(0)
+    sae = lens.autoencoder(Run("lens", "x", "none", width=64), "gated").eval()
+    x = torch.randn(200, lens.INPUTS)
+    sae.b_gate.data[:5], sae.b_mag.data[5:9], sae.r_mag.data[:9] = -99.0, -99.0, 0.3
+    found = alive.census(sae, x)
+    assert found.chosen("latent").dead == 9
+    done = alive.revive(sae, found, how=how, data=x, exact=False)
+    assert "declare its wires" in str(done)
+    done = alive.revive(sae, found, how=how, data=x, exact=False, wires=lens.wires("gated"), seed=0)
+    counted = DeadLatentsCalculator(64)
+    counted.add_batch(sae.encode(x))
+    assert (done.units, counted.compute()) == (9, 0)
+    assert not sae.r_mag[:9].any()
 
 
 @pytest.mark.twin
@@ -169,7 +279,7 @@ def test_a_run_is_stored_and_read_back(tmp_path):
     assert back.trace["dead"][-1] == pytest.approx(row.trace["dead"][-1])
 
 
-@pytest.mark.parametrize("name", ["sae", "continual", "drift", "agents", "codebook"])
+@pytest.mark.parametrize("name", ["sae", "continual", "drift", "agents", "language", "lens", "codebook"])
 def test_all_methods_have_the_same_budget(name):
     for scale in ("quick", "paper"):
         cells = EXPERIMENTS[name].cells(scale, seeds=10)

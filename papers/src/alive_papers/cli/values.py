@@ -30,7 +30,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "003-T2",
     *("004-T1", "004-Fig2", "004-Fig3", "004-Fig4"),
     *("depth-record", "depth-images", "atlas", "atlas-images", "rivals", "adam-epsilon", "one-setting"),
-    *("farkas-why", "tables", "sae", "continual", "drift", "agents", "codebook", "demo"),
+    *("farkas-why", "tables", "sae", "continual", "drift", "agents", "language", "lens", "codebook", "demo"),
     *names_added("alive.experiments"),
 )
 PATIENTS = (

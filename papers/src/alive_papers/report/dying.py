@@ -17,18 +17,23 @@ if TYPE_CHECKING:
 
 WORDS = {
     "dead": "dead",
+    "bits": "bits a byte",
+    "off": "tokens with all units off",
     "unexplained": "variance unexplained",
     "found": "features found",
     "perplexity": "codes used as if alike",
     "accuracy": "accuracy while learning",
     "explained": "variance explained while learning",
     "balanced": "balanced, of what is possible",
-    "rare": "on at less than 1 %",
+    "rare": "rarely on",
+    "matched": "columns like features (MCC)",
+    "seconds": "seconds of a processor",
+    "removed": "units removed in the end",
     "dormant": "dormant, τ = 0.1",
     "rank": "effective rank",
     "weight_norm": "norm of the weights",
 }
-SHARES = ("dead", "rare", "found", "dormant")
+SHARES = ("dead", "rare", "off", "found", "matched", "dormant")
 
 
 def measures(rows: Sequence[Row], path: Path) -> None:
@@ -73,7 +78,7 @@ def _dots(axis: Axes, rows: Sequence[Row], methods: Sequence[str], column: str) 
     if column in SHARES:
         axis.set_xlim(-0.04, 1.04)
     else:
-        axis.set_xlim(0, 1.06 * max((max(own) for own in values.values()), default=1.0))
+        axis.set_xlim(0, 1.06 * max((max(own) for own in values.values() if own), default=1.0))
 
 
 def courses(rows: Sequence[Row], path: Path) -> None:
@@ -83,18 +88,23 @@ def courses(rows: Sequence[Row], path: Path) -> None:
     columns = [name for name in WORDS if all(name in row.trace for row in rows)]
     figure = Figure(figsize=(3.4 * min(3, len(columns)) + 0.4, 2.7 * -(-len(columns) // 3) + 0.6))
     axes = figure.subplots(-(-len(columns) // 3), min(3, len(columns)), squeeze=False).flatten()
-    methods = list(dict.fromkeys(row.cell.label for row in rows))
+    by_tasks = all("tasks" in row.member.settings["options"] for row in rows)
+    several = len(set(map(setting, rows))) > 1
+    names = [f"{setting(row)}, {row.cell.label}" if several else row.cell.label for row in rows]
+    methods = list(dict.fromkeys(names))
     for axis, column in zip(axes, columns, strict=False):
         for number, method in enumerate(methods):
-            _course(axis, [row for row in rows if row.cell.label == method], column, f"C{number}", method)
+            own = [row for row, name in zip(rows, names, strict=True) if name == method]
+            _course(axis, own, column, f"C{number}", method)
         axis.set_title(WORDS[column], fontsize=9)
-        axis.set_xlabel("task", fontsize=8)
+        axis.set_xlabel("task" if by_tasks else "step", fontsize=8)
         axis.tick_params(labelsize=7)
         axis.grid(alpha=0.25)
     for spare in axes[len(columns) :]:
         spare.set_axis_off()
-    handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="lower center", ncols=min(6, len(methods)), frameon=False, fontsize=8)
+    handles, labels = axes[0].get_legend_handles_labels()
+    columns_of_names = min(4 if several else 6, len(methods))
+    figure.legend(handles, labels, loc="lower center", ncols=columns_of_names, frameon=False, fontsize=8)
     save_figure(figure, path, bottom=0.06)
 
 

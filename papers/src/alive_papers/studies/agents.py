@@ -39,7 +39,7 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Shuffled(gymnasium.ObservationWrapper):
+class Shuffled(gymnasium.ObservationWrapper):  # type: ignore[misc]
     """What is observed, in another order and with other signs in each task."""
 
     def __init__(self, world: Any, chance: np.random.Generator) -> None:

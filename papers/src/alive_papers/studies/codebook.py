@@ -12,7 +12,7 @@ from alive.surgery.revive.numbers import Bench
 from alive.surgery.revive.ways import reseed
 from alive.surgery.revive.wires import Part
 
-from .record import Curves, Run, RunResult, Tell
+from .record import Run, RunResult, Tell, course, descend
 
 METHODS = ("none", "EMA", "EMA, reset", "Sep-U", "revive")
 SIDE, LENGTH, HIDDEN, BATCH, TEST = 7, 8, 64, 256, 4096
@@ -63,13 +63,12 @@ def train_codebook(run: Run, data: Data, tell: Tell) -> RunResult:
         torch.manual_seed(run.seed)
         model = Quantiser(x.shape[1], run.width)
     work = _Work(run, model, chance)
-    curves: Curves = {name: [] for name in ("epoch", "dead", "unexplained", "perplexity")}
-    for step in range(run.steps):
-        work.step(x[torch.randint(len(x), (BATCH,), generator=chance)], step)
-        if (step + 1) % max(1, run.steps // 5) == 0 or step + 1 == run.steps:
-            tell(step + 1)
-            for name, value in (("epoch", step + 1), *measured(model, test).items()):
-                curves[name].append(float(value))
+    curves = course(
+        run,
+        lambda number: work.step(x[torch.randint(len(x), (BATCH,), generator=chance)], number),
+        lambda _: measured(model, test),
+        tell,
+    )
     return RunResult(curves, 1 - curves["unexplained"][-1], round(curves["dead"][-1] * run.width))
 
 
@@ -107,9 +106,7 @@ class _Work:
             loss = loss + (told - v.detach()).square().mean()
         if self.run.method == "Sep-U":
             loss = loss + float(self.run.option("weight", 1e-2)) * sep_u(v.detach(), self.model.codes)
-        self.adam.zero_grad()
-        loss.backward()
-        self.adam.step()
+        descend(self.adam, loss)
         used = torch.bincount(chosen, minlength=self.run.width)
         self.idle = torch.where(used > 0, 0.0, self.idle + 1)
         if self.by_mean:

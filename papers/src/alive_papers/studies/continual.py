@@ -20,7 +20,7 @@ from alive.diagnosis import census, dormancy
 from alive.penalties import Jumpstart
 from alive.surgery.revive import Part, Wires, revive
 
-from .record import Curves, Run, RunResult, Tell
+from .record import Curves, Run, RunResult, Tell, descend
 from .ways import STATE, TAU, attach, note
 
 METHODS = (
@@ -192,9 +192,7 @@ class _Method:
         loss = self.stream.loss(output, y)
         if self.penalty is not None:
             loss = loss + self.penalty()
-        self.optimiser.zero_grad()
-        loss.backward()
-        self.optimiser.step()
+        descend(self.optimiser, loss)
         return self.stream.right(output.detach(), y)
 
     def after_task(self, x: Tensor) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from torch import Tensor
+from torch.optim import Optimizer
+
 from alive.errors import expect
 from alive.train.result import Best, EpochHealth
 from alive.train.settings import whole
@@ -91,6 +94,27 @@ class Run:
     def cost(self, points: int | None = None, shape: Shape | None = None) -> float:
         """About how many seconds it takes on one core; only ratios matter."""
         return 1e-3 * self.steps
+
+
+def course(
+    run: Run, step: Callable[[int], None], look: Callable[[int], dict[str, float]], tell: Tell, marks: int = 5
+) -> Curves:
+    """All steps of a run, and what is seen at so many marks on the way and at the end, by column."""
+    curves: Curves = {}
+    for number in range(run.steps):
+        step(number)
+        if (number + 1) % max(1, run.steps // marks) == 0 or number + 1 == run.steps:
+            tell(number + 1)
+            for name, value in (("epoch", number + 1), *look(number).items()):
+                curves.setdefault(name, []).append(float(value))
+    return curves
+
+
+def descend(optimiser: Optimizer, loss: Tensor) -> None:
+    """One step."""
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,16 +12,24 @@ from alive.errors import expect_one_of
 
 from .codebook import train_codebook
 from .continual import train_continual, train_drift
+from .language import train_language
 from .record import Run, RunResult, Tell
 from .sae import train_sae
 from .table import fit_table
 
+# Packages of some studies are asked for only when they run.
+
 
 def _agents(run: Run, data: Data, tell: Tell) -> RunResult:
-    """Its packages are asked for only here."""
     from .agents import train_agent
 
     return train_agent(run, data, tell)
+
+
+def _lens(run: Run, data: Data, tell: Tell) -> RunResult:
+    from .lens import train_lens
+
+    return train_lens(run, data, tell)
 
 
 STUDIES: Mapping[str, Callable[[Run, Data, Tell], RunResult]] = MappingProxyType(
@@ -30,6 +38,8 @@ STUDIES: Mapping[str, Callable[[Run, Data, Tell], RunResult]] = MappingProxyType
         "continual": train_continual,
         "drift": train_drift,
         "codebook": train_codebook,
+        "language": train_language,
+        "lens": _lens,
         "agents": _agents,
         "table": fit_table,
     }

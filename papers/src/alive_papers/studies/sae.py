@@ -16,7 +16,7 @@ from alive.surgery.revive.numbers import Bench
 from alive.surgery.revive.ways import Points, by_loss
 from alive.surgery.revive.wires import Part, Wires
 
-from .record import Curves, Run, RunResult, Tell
+from .record import Run, RunResult, Tell, course, descend
 
 METHODS = ("none", "centring", "AuxK", "pre-activation", "resampling", "Sep-U", "Sep-U, centring")
 KINDS = ("relu", "topk", "batchtopk")
@@ -137,13 +137,7 @@ def train_sae(run: Run, data: Data, tell: Tell) -> RunResult:
         with torch.no_grad():
             model.decoder.bias.copy_(source.batch(chance).mean(0))
     work = _Work(run, model, source, chance)
-    curves: Curves = {name: [] for name in ("epoch", "dead", "unexplained", "chosen", "found")}
-    for step in range(run.steps):
-        work.step(step)
-        if (step + 1) % max(1, run.steps // 5) == 0 or step + 1 == run.steps:
-            tell(step + 1)
-            for name, value in (("epoch", step + 1), *work.measured().items()):
-                curves[name].append(float(value))
+    curves = course(run, work.step, lambda _: work.measured(), tell)
     return RunResult(curves, 1 - curves["unexplained"][-1], round(curves["dead"][-1] * run.width))
 
 
@@ -177,9 +171,7 @@ class _Work:
             loss = loss + self.sparsity * h.sum(1).mean() / self.scale**0.5
             self._steer(float((h > 0).sum(1).float().mean()))
         loss = loss + self._extra(x, again, z)
-        self.adam.zero_grad()
-        loss.backward()
-        self.adam.step()
+        descend(self.adam, loss)
         with torch.no_grad():
             self.model.decoder.weight.copy_(F.normalize(self.model.decoder.weight, dim=0))
         if self.run.method == "resampling" and number + 1 in {self.run.steps // 4, self.run.steps // 2}:

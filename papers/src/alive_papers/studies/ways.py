@@ -84,9 +84,10 @@ def _clipped(parameter: nn.Parameter, bound: float, times: float) -> None:
 
 def note(curves: Curves, model: nn.Module, x: Tensor) -> None:
     """How a network is: dead, rare and dormant units, effective rank, norm of the weights; means over layers."""
-    units, soft, on = census(model, x).units, dormancy(model, x), rates(model, x)
+    found, soft = census(model, x), dormancy(model, x)
+    on = torch.cat([layer.rates.values for layer in found.layers if layer.rates is not None])
     values = (
-        units.dead / units.total,
+        found.units.dead / found.units.total,
         float((on < RARE).double().mean()),
         soft.share(TAU) or 0.0,
         sum(layer.effective_rank or 0.0 for layer in soft.layers) / len(soft.layers),
@@ -94,18 +95,3 @@ def note(curves: Curves, model: nn.Module, x: Tensor) -> None:
     )
     for name, value in zip(STATE, values, strict=True):
         curves[name].append(value)
-
-
-@torch.no_grad()
-def rates(model: nn.Module, x: Tensor) -> Tensor:
-    """At which share of the points each unit behind a module of ReLU is on, all layers in a row."""
-    found: list[Tensor] = []
-    handles = [
-        module.register_forward_hook(lambda _, __, h: found.append((h > 0).double().flatten(0, -2).mean(0)))
-        for module in model.modules()
-        if isinstance(module, nn.ReLU)
-    ]
-    model(x)
-    for handle in handles:
-        handle.remove()
-    return torch.cat(found)

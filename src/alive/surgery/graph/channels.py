@@ -29,7 +29,7 @@ BENT = ("relu", "leaky_relu", "prelu", "hardtanh", "relu6", "clamp", "clamp_min"
 MEANS = ("avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 OTHERS = (
     *("gelu", "silu", "sigmoid", "tanh", "elu", "celu", "selu", "softplus", "hardswish", "hardsigmoid", "mish"),
-    *("neg", "abs", "exp", "pow", "sqrt", "pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"),
+    *("neg", "abs", "exp", "pow", "square", "sqrt", "pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"),
     *("upsample_nearest2d", "upsample_bilinear2d"),
 )
 TIES = ("add", "sub", "mul", "div")

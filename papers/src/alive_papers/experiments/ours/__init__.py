@@ -7,8 +7,10 @@ from .atlas import ATLAS
 from .atlas_images import ATLAS_IMAGES
 from .depth import DEPTH_RECORD
 from .depth_images import DEPTH_IMAGES
-from .dying import AGENTS_OVER_TASKS, CODEBOOK, CONTINUAL, DRIFT, SAE
+from .dying import CODEBOOK, LENS, SAE
 from .farkas_why import FARKAS_WHY
+from .going_on import AGENTS_OVER_TASKS, CONTINUAL, DRIFT
+from .language import LANGUAGE
 from .one_setting import ONE_SETTING
 from .rivals import RIVALS
 from .tables import TABLES_STUDY
@@ -24,6 +26,8 @@ __all__ = [
     "DEPTH_RECORD",
     "DRIFT",
     "FARKAS_WHY",
+    "LANGUAGE",
+    "LENS",
     "ONE_SETTING",
     "RIVALS",
     "SAE",
