@@ -37,6 +37,6 @@ PATIENTS = (
     *("thin-deep", "born-dead", "deep-conv", "deep-text", "deep-regression", "deep-gelu"),
     *("negative-bias", "zeros", "constant", "unit-normal", "overflow", "residual"),
     *("large-inputs", "off-centre", "mixed-columns"),
-    *("died", "dead-code", "fast-sgd", "not-a-number", "fast-adam", "drowned"),
+    *("died", "dead-code", "fast-sgd", "not-a-number", "fast-adam", "collapsed", "deep-encoder", "drowned"),
 )
 EXPORTS = ("csv", "parquet", "png", "svg", "pdf")
