@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -20,6 +21,8 @@ from alive import cli
 from alive_papers.sets.download.places import NotThere
 
 collect_ignore_glob = ["*conftest.py"]  # which hold no doctests
+if importlib.util.find_spec("triton") is None:
+    collect_ignore_glob.append("*tile_kernels.py")  # which only who has Triton can read
 if find_spec("sae_lens") is None:  # which is in no extra of tests
     collect_ignore_glob += ["*/integrations/sae_lens.py", "*/studies/lens.py"]
 PLUGIN = Path(__file__).parent / "examples" / "alive-plugin"

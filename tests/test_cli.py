@@ -280,6 +280,7 @@ def test_demo_trains_draws_and_tabulates(alive, tmp_path):
         assert method in out
     for picture in ("decision-maps.png", "alive-over-time.png"):
         assert (tmp_path / "made" / picture).read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in (tmp_path / "made" / "in-short.svg").read_bytes()
     numbers = json.loads((tmp_path / "made" / "results.json").read_text())
     assert len(numbers["networks"]) == 6
-    assert sorted(Path("made").iterdir()) == sorted(Path("made") / Path(line).name for line in out.splitlines()[-3:])
+    assert sorted(Path("made").iterdir()) == sorted(Path("made") / Path(line).name for line in out.splitlines()[-4:])

@@ -227,7 +227,7 @@ def _product(sizes: Iterable[int]) -> int:
 def _size(count: float) -> str:
     """Bytes in words.
 
-    >>> _said(2_500_000), _said(3 * 10**12)
+    >>> _size(2_500_000), _size(3 * 10**12)
     ('2.5 MB', '3,000.0 GB')
     """
     return f"{count / 10**9:,.1f} GB" if count >= 10**9 else f"{count / 10**6:,.1f} MB"

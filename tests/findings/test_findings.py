@@ -86,7 +86,8 @@ def test_each_kind_of_broken_network_gets_its_finding_and_the_best_cure(finding:
     first, *others = found(BROKEN[finding]()).findings
     assert first.measured_as == finding
     assert first.grave
-    assert first.cures[0] == ORDER[finding][0]
+    anew = "anew, " if "after training" in finding and not ORDER[finding][0].startswith("anew, ") else ""
+    assert first.cures[0] == anew + ORDER[finding][0]  # what was trained and broke starts anew
     assert cures.code(first.cures[0])[0] in first.advice
     assert all(advice.advice.startswith(f"it may follow from {first.rule}") for advice in others if not advice.grave)
     assert first.advice.endswith("alive cure")

@@ -69,7 +69,8 @@ def test_a_copy_of_an_attached_model_is_a_free_model(built, again) -> None:
     with Jumpstart(model) as keep:
         twin = again(model)
         assert torch.equal(twin(x), model(x))
-        keep.penalty()
+        with pytest.warns(UserWarning, match="in eval mode"):
+            keep.penalty()
         twin(x)
         with pytest.raises(AliveError, match="no forward pass"):
             keep.penalty()

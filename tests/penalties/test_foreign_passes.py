@@ -320,7 +320,8 @@ def test_passes_in_inference_mode_cost_nothing(wanted) -> None:
     with Jumpstart(model, 1.0) as keep:
         with torch.inference_mode():
             model(X)
-        assert keep.penalty() == 0
+        with pytest.warns(UserWarning, match="under torch.no_grad"):
+            assert keep.penalty() == 0
         with torch.inference_mode():
             model(X)
         torch.testing.assert_close(step(model, keep)[0], wanted[0])
@@ -351,6 +352,7 @@ def test_a_penalty_asked_for_inside_forward_reads_this_pass_alone(wanted) -> Non
             model(X).backward()
             close({name.removeprefix("inner."): g for name, g in grads(model).items()}, wanted[1])
         model.eval()
-        model(X)
+        with pytest.warns(UserWarning, match="in eval mode"):
+            model(X)
         with pytest.raises(AliveError, match="no forward pass"):
             model.keep.penalty()

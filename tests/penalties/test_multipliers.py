@@ -244,7 +244,8 @@ def test_passes_of_eval_move_nothing() -> None:
     with Jumpstart(model, weight="auto") as keep:
         model.eval()
         model(points())
-        assert keep.penalty() == 0
+        with pytest.warns(UserWarning, match="in eval mode"):
+            assert keep.penalty() == 0
         assert keep.multipliers == {}
 
 

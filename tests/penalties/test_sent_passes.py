@@ -226,6 +226,9 @@ def test_an_evaluation_after_a_pass_that_was_sent_costs_nothing_and_is_told_once
         model.eval()(X)
         assert keep.penalty() == 0
         model(X)
+        with pytest.warns(UserWarning, match="in eval mode"):
+            assert keep.penalty() == 0
+        model(X)
         assert keep.penalty() == 0
 
 

@@ -154,5 +154,5 @@ def test_the_penalty_says_once_that_codes_have_no_scores(training: bool) -> None
                 penalty = keep.penalty()
                 alone(x)
                 assert torch.equal(penalty, known.penalty())
-    told = [str(w.message) for w in said]
+    told = [str(w.message) for w in said if not str(w.message).startswith("penalty() is 0")]
     assert told == ["quantise is not penalised: it shows no scores"] * training

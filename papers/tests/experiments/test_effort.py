@@ -64,12 +64,11 @@ def test_sizes_are_those_of_the_data(name):
 
 @pytest.mark.contract
 def test_every_data_set_has_a_size():
-    assert SIZES.keys() == DATA.keys()
+    assert SIZES.keys() == {name for name in DATA if not name.startswith("tables/")}  # whose files say their sizes
 
 
 def test_imagenet_by_the_papers_schedules():
     schedules = {each.name: [(one.epochs, one.points) for one in each.works()] for each in ELSEWHERE if each.works()}
-    assert schedules.pop("004-time") == [(400, 50_000)] * (210 + 80)
     assert schedules == {"000-T3": [(30, IMAGENET)] * 6, "003-T2-ImageNet": [(700_000, 256)]}
     (one,) = next(each for each in ELSEWHERE if each.name == "003-T2-ImageNet").works()
     # He et al. give 3.6 billion multiplications for 34 layers at 224 pixels

@@ -128,7 +128,7 @@ def whole(y: Any) -> Any:
 def number_classes(y: Iterable[str]) -> Any:
     """Texts as class numbers, in the order of the alphabet.
 
-    >>> numbered(["b", "a", "b"]).tolist()
+    >>> number_classes(["b", "a", "b"]).tolist()
     [1, 0, 1]
     """
     order = {text: number for number, text in enumerate(sorted(set(y)))}

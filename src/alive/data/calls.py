@@ -75,9 +75,9 @@ class Asked:
 def take(model: nn.Module, batch: Any) -> Taken:
     """Which parts of a batch the model is called on.
 
-    >>> taken(nn.Bilinear(2, 2, 1), ("a", "b", "y"))
+    >>> take(nn.Bilinear(2, 2, 1), ("a", "b", "y"))
     Taken(args=('a', 'b'), keywords={}, targets='y')
-    >>> taken(nn.Sequential(), {"image": "x", "label": "y"})
+    >>> take(nn.Sequential(), {"image": "x", "label": "y"})
     Taken(args=('x',), keywords={}, targets='y')
     """
     if isinstance(batch, Mapping):

@@ -107,7 +107,7 @@ class Recorder(Watcher):
         runs, told = self.passes.read(self._root)
         if told:
             self._warn(told, told, stacklevel=4)
-        if self._idle and not runs and torch.is_grad_enabled():
+        elif self._idle and not runs and torch.is_grad_enabled():
             self._warn("idle", f"penalty() is 0: the last forward pass {self._idle}", stacklevel=4)
         found = [measured for run in runs for measured in run.slacks]
         if self._how == "meansq" and self._local is self.rule and _all_pending(found):

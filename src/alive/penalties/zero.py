@@ -88,7 +88,7 @@ def zero_start(model: nn.Module, **options: Any) -> ZeroStart:
     >>> model = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
     >>> with zero_start(model) as keep:
     ...     loss = model(torch.randn(8, 2)).square().mean() + keep.penalty()
-    ...     float(model[2].weight.abs().max()), keep.p
+    ...     model[2].weight.detach().abs().max().item(), keep.p
     (0.0, 0.9)
     """
     return ZeroStart(model, **options)

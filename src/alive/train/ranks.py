@@ -112,7 +112,7 @@ def join_ranks(*, patience: timedelta = PATIENCE) -> Iterator[Ranks]:
     CPUs talk through gloo. The path for GPUs, through nccl, is written but has never been run. A rank that fails
     leaves the group at once, so that the others fail as well instead of waiting.
 
-    >>> with joined() as ranks:
+    >>> with join_ranks() as ranks:
     ...     ranks.world
     1
     """
