@@ -32,7 +32,8 @@ def near(got: object, known: Iterable[str]) -> str:
     names = list(known)
     close = get_close_matches(str(got), names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}Known: {', '.join(names)}"
+    shown = names if len(names) <= 40 else [*names[:30], f"and {len(names) - 30} more"]
+    return f"{hint}Known: {', '.join(shown)}"
 
 
 def expect_one_of(what: str, got: object, known: Iterable[str], elsewhere: Mapping[str, str] = NO_NAMES) -> None:

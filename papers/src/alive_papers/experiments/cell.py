@@ -52,12 +52,10 @@ class Cell:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "revision", self.revision or self.engine.revision)
+        known = self.data in DATA or Path(self.data).is_file()
         expect(
             [
-                (
-                    self.data in DATA or Path(self.data).is_file(),
-                    f"unknown data {self.data!r}: {near(self.data, DATA)}; or name a file",
-                ),
+                (known, "" if known else f"unknown data {self.data!r}: {near(self.data, DATA)}; or name a file"),
                 (self.trace >= 2, f"trace must be at least 2 rows, got {self.trace}"),
                 (
                     not self.keep_network or self.member.keeps,
