@@ -38,6 +38,7 @@ MODULES = {
     "alive.integrations.keras": ("keras", "keras"),
     "alive.integrations.lightning": ("pytorch-lightning", "lightning"),
     "alive.integrations.sklearn": ("scikit-learn", "sklearn"),
+    "alive.integrations.sae_lens": ("sae-lens", "sae"),
     "alive.integrations.skorch": ("skorch", "skorch"),
     "alive.integrations.stable_baselines3": ("stable-baselines3", "sb3"),
 }
