@@ -39,7 +39,7 @@ LANGUAGE = Experiment(
         Claim("dead", "ReLU, 2 layers: share of dead units", measured("dead", "plain", "ReLU, 2 layers"), (0.01, 1)),
         *(
             Claim(
-                f"bits-{activation}",
+                f"bits-{activation.replace('²', '-squared')}",
                 f"{activation}, 2 layers: with Sep-U a byte takes fewer bits after as many steps: by how much",
                 lead("bits", "Sep-U", "plain", f"{activation}, 2 layers"),
                 (0, 1),
