@@ -14,7 +14,6 @@ from warm import FORKS
 from alive.data import digits
 from alive.errors import AliveError
 from alive.train import Settings
-from alive_papers import engines
 from alive_papers.experiments import Cell, Row
 from alive_papers.net import Net, train_net
 from alive_papers.run import Store, nets, run
@@ -147,7 +146,7 @@ def test_workers_that_break_end_the_run(tmp_path, monkeypatch):
 
 
 def test_want_of_memory_is_said(monkeypatch):
-    monkeypatch.setattr(engines, "train_net", _no_memory)
+    monkeypatch.setattr("alive_papers.net.train_net", _no_memory)
     with pytest.raises(AliveError, match="no memory left to train Sep-UP 3x4; finished rows are kept"):
         train_cells(cells(2)[1:])
 
