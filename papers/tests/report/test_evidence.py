@@ -254,7 +254,7 @@ def test_more_seeds_that_are_half_done_leave_the_complete_ones(alive, tmp_path):
     (found,) = _sources([tmp_path / "alive.sqlite"])
     assert (len(found.part.rows), found.part.asked, found.part.complete) == (5, 15, False)
     assert {(number.seeds, number.networks) for number in found.numbers} == {(1, 1)}
-    assert len(found.numbers) == 10
+    assert len(found.numbers) == 15  # two accuracies and a loss of five methods
 
 
 def test_without_a_store_the_page_has_what_is_recorded(alive, tmp_path):
