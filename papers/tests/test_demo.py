@@ -60,7 +60,7 @@ def test_the_table_has_the_numbers_of_the_experiment(rows):
     assert list(shown) == METHODS
     for claim in TABLE1.claims:
         method, _, part = claim.id.rpartition("-")
-        if method not in shown or part not in ("train", "validation", "val"):
+        if part == "loss":  # which the demo does not show
             continue
         best = shown[method].best_train if part == "train" else shown[method].best_test
         assert best == claim.measure(rows)

@@ -188,6 +188,8 @@ def deep(width: int = 16, depth: int = 30) -> Census:
 def test_at_any_width_nothing_is_cut_and_what_has_no_room_is_named(width: int) -> None:
     found = deep()
     said = printed(found, width)
+    kept = re.sub(r"…\d+ →|a_rather…", "", said)
+    assert "…" not in kept, "names are shortened, and nothing else"
     flat = "".join(said.split())
     for row in worst_first(rows(found))[:SCREENFUL]:
         first = row.label.partition(" → ")[0].removeprefix("a_rather_long_name_")
